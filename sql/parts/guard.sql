@@ -1,0 +1,99 @@
+/*
+ * guard: the triggers on the extension's own tables, all of them idem_guard.
+ *
+ * A trigger knows its table by its arguments alone.  zz_ makes it the last of
+ * the table's triggers.  Only events are ever deleted, by those who read them.
+ */
+
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_order
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=order', 'entity=order', 'state=status', 'tenant=tenant_id', 'key=order_id',
+		'version=version', 'frozen=tenant_id', 'frozen=order_id', 'frozen=created_at', 'once=buyer_id');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_order
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=order', 'entity=order', 'state=status', 'tenant=tenant_id', 'key=order_id',
+		'version=version', 'frozen=tenant_id', 'frozen=order_id', 'frozen=created_at', 'once=buyer_id',
+		'outbox=on', 'aggregate=order', 'aggregate_id=order_id', 'payload=order_id', 'payload=amount',
+		'payload=currency');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_order
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=payment', 'entity=payment', 'state=status', 'tenant=tenant_id', 'key=payment_no',
+		'version=version', 'frozen=tenant_id', 'frozen=payment_no', 'frozen=order_id', 'frozen=purchase_no',
+		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=created_at', 'once=channel',
+		'once=account', 'once=submitted_at');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_payment
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=payment', 'entity=payment', 'state=status', 'tenant=tenant_id', 'key=payment_no',
+		'version=version', 'frozen=tenant_id', 'frozen=payment_no', 'frozen=order_id', 'frozen=purchase_no',
+		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=created_at', 'once=channel',
+		'once=account', 'once=submitted_at', 'outbox=on', 'aggregate=order', 'aggregate_id=order_id',
+		'payload=order_id', 'payload=purchase_no', 'payload=payment_no', 'payload=amount', 'payload=currency',
+		'payload=channel', 'payload=account');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_payment
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_refund
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=refund', 'entity=refund', 'state=status', 'tenant=tenant_id', 'key=refund_no',
+		'version=version', 'frozen=tenant_id', 'frozen=refund_no', 'frozen=receipt_no', 'frozen=amount',
+		'frozen=currency', 'frozen=cause', 'frozen=created_at', 'once=payment_no', 'once=order_id',
+		'once=purchase_no', 'once=channel_refund_no');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_refund
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=refund', 'entity=refund', 'state=status', 'tenant=tenant_id', 'key=refund_no',
+		'version=version', 'frozen=tenant_id', 'frozen=refund_no', 'frozen=receipt_no', 'frozen=amount',
+		'frozen=currency', 'frozen=cause', 'frozen=created_at', 'once=payment_no', 'once=order_id',
+		'once=purchase_no', 'once=channel_refund_no', 'birth=request', 'outbox=on', 'aggregate=order',
+		'aggregate_id=order_id', 'payload=order_id', 'payload=purchase_no', 'payload=payment_no',
+		'payload=receipt_no', 'payload=refund_no', 'payload=amount', 'payload=currency', 'payload=channel',
+		'payload=account');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_refund
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_anomaly
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=anomaly', 'entity=anomaly', 'state=status', 'tenant=tenant_id', 'key=anomaly_no',
+		'version=version', 'frozen=tenant_id', 'frozen=anomaly_no', 'frozen=kind', 'frozen=entity', 'frozen=key',
+		'frozen=opened_at', 'once=order_id', 'once=resolution', 'once=resolved_by', 'once=resolved_at');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_anomaly
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=anomaly', 'entity=anomaly', 'state=status', 'tenant=tenant_id', 'key=anomaly_no',
+		'version=version', 'frozen=tenant_id', 'frozen=anomaly_no', 'frozen=kind', 'frozen=entity', 'frozen=key',
+		'frozen=opened_at', 'once=order_id', 'once=resolution', 'once=resolved_by', 'once=resolved_at',
+		'birth=open', 'outbox=on', 'aggregate=anomaly', 'payload=anomaly_no', 'payload=kind', 'payload=entity',
+		'payload=key', 'payload=order_id');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_anomaly
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* No machine: the same fact may get another disposition and other sums, but stays what it was. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_receipt
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=receipt', 'tenant=tenant_id', 'key=receipt_no', 'frozen=tenant_id', 'frozen=receipt_no',
+		'frozen=channel', 'frozen=account', 'frozen=trade_no', 'frozen=reported_payment_no', 'frozen=amount',
+		'frozen=currency', 'frozen=created_at', 'once=payment_no', 'once=order_id', 'once=purchase_no');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_receipt
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* A key that was burned stays burned, one that is bound stays bound. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment_key
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=payment_key', 'tenant=tenant_id', 'key=request_key', 'frozen=tenant_id',
+		'frozen=request_key', 'frozen=payment_no', 'frozen=repurchase', 'frozen=asked_payment_no',
+		'frozen=created_at');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_payment_key
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What happened is not rewritten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_history
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_history
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* Events are thrown away by their readers, not changed. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_outbox
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');

@@ -1,0 +1,1 @@
+\echo Use "CREATE EXTENSION idem" to load this file. \quit

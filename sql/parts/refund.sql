@@ -1,0 +1,31 @@
+/*
+ * refund: money that goes back, bound to one receipt.
+ */
+
+CREATE TABLE @extschema@.idem_refund (
+	tenant_id text COLLATE "C" NOT NULL,
+	refund_no text COLLATE "C" NOT NULL CHECK (octet_length(refund_no) BETWEEN 1 AND 255),
+	receipt_no text COLLATE "C" NOT NULL,
+	payment_no text COLLATE "C",
+	order_id text COLLATE "C",
+	purchase_no integer,
+	channel text COLLATE "C" NOT NULL DEFAULT '',
+	account text COLLATE "C" NOT NULL DEFAULT '',
+	channel_refund_no text COLLATE "C",
+	amount bigint NOT NULL CHECK (amount > 0),
+	currency text COLLATE "C" NOT NULL,
+	status text COLLATE "C" NOT NULL,
+	version integer NOT NULL DEFAULT 1,
+	cause text COLLATE "C" NOT NULL
+		CHECK (cause IN ('request', 'late', 'surplus', 'mismatch', 'orphan', 'cancel', 'channel')),
+	held boolean NOT NULL DEFAULT false,
+	reason text,
+	created_at timestamptz NOT NULL,
+	submitted_at timestamptz,
+	next_check_at timestamptz,
+	PRIMARY KEY (tenant_id, refund_no)
+);
+CREATE UNIQUE INDEX idem_refund_channel ON @extschema@.idem_refund (tenant_id, channel, account, channel_refund_no);
+CREATE INDEX idem_refund_receipt ON @extschema@.idem_refund (tenant_id, receipt_no);
+COMMENT ON TABLE @extschema@.idem_refund IS
+'Money that goes back. Each refund is bound to one receipt and reserves its amount there until it definitely failed. Automatic refunds are numbered A + receipt_no; cause says what made them. held: requested, but not to be sent before a human lets it go. Never deleted.';

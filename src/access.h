@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ * access.h
+ *	  Who may call what for which tenant.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_ACCESS_H
+#define IDEM_ACCESS_H
+
+#include "call.h"
+
+/*
+ * Raise ID008 unless the caller may call this function for this tenant
+ * (0: a function without tenant_id, which needs '*').  Superusers and members
+ * of the owner pass.  Runs as the caller, before the door switches users.
+ */
+extern void access_check(const IdemCall *call);
+
+/* The same for one named capability, where a function is open to several */
+extern void access_require(const IdemCall *call, const char *capability);
+
+/* The capabilities that there are */
+extern bool access_knows(const IdemCall *call, const char *capability);
+extern char *access_capabilities(const IdemCall *call);
+
+/* A table of the extension by its name */
+extern Oid	access_table(Oid nspoid, const char *name);
+
+extern void idem_init_access(void);
+
+#endif							/* IDEM_ACCESS_H */

@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ * anomaly.c
+ *	  Anomalies: facts that fit nothing, waiting for a human.
+ *
+ * A channel repeats itself for days, so what fits nothing is told again and
+ * again.  One row is open per kind and thing; a recurrence adds to its hits,
+ * and only the first one makes an event.  Once it is resolved, a recurrence
+ * opens a new one: what the human did was not the end of it.
+ *
+ * The unique index decides between two who open the same anomaly at once.
+ *-------------------------------------------------------------------------
+ */
+#include "anomaly.h"
+#include "key.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+
+/* tenant_id, kind, entity, key */
+static const IdemIndex open_anomalies = {"idem_anomaly", "idem_anomaly_open", 5};
+
+static IdemQuery insert_anomaly = IDEM_QUERY(
+	"INSERT INTO @schema@.idem_anomaly AS anomaly (tenant_id, anomaly_no, kind, entity,"
+	" key, status, order_id, detail, actor, opened_at, last_hit_at)"
+	" VALUES ($1, $2, $3, $4, $5, 'opened', $6, $7, $8, $9, $9)"
+	" ON CONFLICT (tenant_id, kind, entity, key) WHERE status = 'opened'"
+	" DO UPDATE SET hits = anomaly.hits + 1, last_hit_at = excluded.last_hit_at,"
+	" version = anomaly.version + 1",
+	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TEXTOID, TIMESTAMPTZOID);
+
+/* TID scan: nothing can lead it astray */
+static IdemQuery resolve_anomaly = IDEM_QUERY(
+	"UPDATE @schema@.idem_anomaly SET status = 'resolved', resolution = $2, reason = $3,"
+	" resolved_by = $4, resolved_at = $5, version = version + 1 WHERE ctid = $1",
+	TIDOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID);
+
+static NullableDatum
+actor(void)
+{
+	return idem_actor == NULL || idem_actor[0] == '\0' ? IDEM_NULL : IDEM_TEXT(idem_actor);
+}
+
+void
+anomaly_open(IdemCall *call, const char *kind, const char *entity, Datum key,
+			 NullableDatum order_id, NullableDatum detail)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(idem_make_no(call)),
+		IDEM_TEXT(kind),
+		IDEM_TEXT(entity),
+		IDEM_VALUE(key),
+		order_id,
+		detail,
+		actor(),
+		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	};
+
+	(void) idem_run(call, &insert_anomaly, args);
+}
+
+/* The open anomaly of this kind and thing, seen or locked; NULL: none, or busy */
+static IdemRow *
+find_open(IdemCall *call, const char *kind, const char *entity, Datum key,
+		  IdemSight sight, bool lock)
+{
+	Datum		keys[] = {
+		call->tenant_id, CStringGetTextDatum(kind), CStringGetTextDatum(entity), key
+	};
+
+	return lock ? idem_lock_row(call, &open_anomalies, keys, lengthof(keys)) :
+		idem_look(call, &open_anomalies, keys, lengthof(keys), sight);
+}
+
+bool
+anomaly_look(IdemCall *call, const char *kind, const char *entity, Datum key, IdemSight sight)
+{
+	return find_open(call, kind, entity, key, sight, false) != NULL;
+}
+
+bool
+anomaly_lock(IdemCall *call, const char *kind, const char *entity, Datum key)
+{
+	(void) find_open(call, kind, entity, key, IDEM_SIGHT_LATEST, true);
+	return !call->busy;
+}
+
+void
+anomaly_resolve(IdemCall *call, const char *kind, const char *entity, Datum key,
+				const char *resolution, NullableDatum reason)
+{
+	bool		fact = call->fact;
+	IdemRow    *row;
+
+	/* whoever resolves has already written: too late to give up */
+	call->fact = true;
+	row = find_open(call, kind, entity, key, IDEM_SIGHT_LATEST, true);
+	call->fact = fact;
+	if (row != NULL)
+	{
+		NullableDatum args[] = {
+			IDEM_VALUE(PointerGetDatum(&row->tid)),
+			IDEM_TEXT(resolution),
+			reason,
+			IDEM_TEXT(GetUserNameFromId(GetSessionUserId(), false)),
+			IDEM_VALUE(TimestampTzGetDatum(call->now))
+		};
+
+		if (idem_run(call, &resolve_anomaly, args) != 1)
+			elog(ERROR, "locked anomaly could not be updated");
+	}
+}

@@ -1,0 +1,428 @@
+/*-------------------------------------------------------------------------
+ * attachment.c
+ *	  What the arguments of a guard trigger say about its table.
+ *
+ * A guard knows its table by its trigger's arguments alone, never by the name
+ * or the OID: a shard, a partition and a restored table have others.  Each
+ * argument is name=value; those marked * may stand more than once:
+ *
+ *		machine			the state machine
+ *		state			the column that holds the state
+ *		entity			what history and events call it
+ *		tenant			the column that holds the tenant
+ *		key *			the columns that name the row within the tenant
+ *		version			the column that counts changes
+ *		frozen *		columns that no UPDATE may change
+ *		once *			columns that an UPDATE may change from NULL only
+ *		birth			the event of being born; default create
+ *		history			on (default) or off
+ *		outbox			on or off (default)
+ *		aggregate		the aggregate type of events; default the entity
+ *		aggregate_id	the column with its id; where that is NULL: entity and key
+ *		payload *		columns that events carry
+ *		append_only		on: no UPDATE at all
+ *		own				on: a table of the extension, which restores rows
+ *
+ * They are read once and kept by the trigger's OID until the table's relcache
+ * entry is invalidated: a column may have gone, the owner may be another.  A
+ * check may be running on what is thrown away; it is handed to the
+ * transaction, which frees it.
+ *-------------------------------------------------------------------------
+ */
+#include "attachment.h"
+
+#include "catalog/pg_type.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+typedef struct AttachmentEntry
+{
+	Oid			trigger;		/* hash key */
+	Attachment *attachment;
+} AttachmentEntry;
+
+static HTAB *attachments = NULL;
+static uint64 doubts = 0;		/* grows when an entry may have become wrong */
+
+
+/* ---------- reading the arguments ---------- */
+
+static void
+bad_argument(const Trigger *trigger, const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid argument \"%s\" of trigger \"%s\"", argument, trigger->tgname),
+			 errdetail("The arguments of a guard are name=value; see COMMENT ON FUNCTION idem_guard().")));
+}
+
+/* Find a column and how its values become text */
+static void
+read_column(AttachedColumn *column, Relation table, const char *name)
+{
+	TupleDesc	desc = RelationGetDescr(table);
+	Oid			output;
+	bool		is_varlena;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped || strcmp(NameStr(att->attname), name) != 0)
+			continue;
+		column->name = name;
+		column->attnum = i + 1;
+		column->type = getBaseType(att->atttypid);
+		column->is_text = column->type == TEXTOID || column->type == VARCHAROID;
+		if (!column->is_text)
+		{
+			getTypeOutputInfo(column->type, &output, &is_varlena);
+			fmgr_info_cxt(output, &column->output, CurrentMemoryContext);
+		}
+		return;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_COLUMN),
+			 errmsg("column \"%s\" of table \"%s\" does not exist",
+					name, RelationGetRelationName(table)),
+			 errdetail("The table's guard trigger names it in its arguments."),
+			 errhint("Detach the state machine and attach it again."),
+			 errtable(table)));
+}
+
+static AttachedColumn *
+make_column(Relation table, const char *name)
+{
+	AttachedColumn *column = palloc0(sizeof(AttachedColumn));
+
+	read_column(column, table, name);
+	return column;
+}
+
+/* Read an argument that names a column; false: its name says nothing of one */
+static bool
+read_column_argument(Attachment *attachment, Relation table, const char *name, const char *value)
+{
+	AttachedColumn column;
+
+	if (strcmp(name, "state") == 0)
+		read_column(&attachment->state, table, value);
+	else if (strcmp(name, "tenant") == 0)
+		read_column(&attachment->tenant, table, value);
+	else if (strcmp(name, "version") == 0)
+		read_column(&attachment->version, table, value);
+	else if (strcmp(name, "aggregate_id") == 0)
+		read_column(&attachment->aggregate_id, table, value);
+	else if (strcmp(name, "key") == 0)
+		attachment->key = lappend(attachment->key, make_column(table, value));
+	else if (strcmp(name, "payload") == 0)
+		attachment->payload = lappend(attachment->payload, make_column(table, value));
+	else if (strcmp(name, "frozen") == 0 || strcmp(name, "once") == 0)
+	{
+		read_column(&column, table, value);
+		attachment->rules[column.attnum - 1] = name[0] == 'f' ? COLUMN_FROZEN : COLUMN_ONCE;
+	}
+	else
+		return false;
+	return true;
+}
+
+/* Read an argument that is on or off, or a word; false: there is none such */
+static bool
+read_word_argument(Attachment *attachment, const char *name, const char *value)
+{
+	bool		on = strcmp(value, "on") == 0;
+
+	if (strcmp(name, "machine") == 0)
+		attachment->machine_name = value;
+	else if (strcmp(name, "entity") == 0)
+		attachment->entity = value;
+	else if (strcmp(name, "birth") == 0)
+		attachment->birth = value;
+	else if (strcmp(name, "aggregate") == 0)
+		attachment->aggregate = value;
+	else if (!on && strcmp(value, "off") != 0)
+		return false;
+	else if (strcmp(name, "history") == 0)
+		attachment->history = on;
+	else if (strcmp(name, "outbox") == 0)
+		attachment->outbox = on;
+	else if (strcmp(name, "append_only") == 0)
+		attachment->append_only = on;
+	else if (strcmp(name, "own") == 0)
+		attachment->own = on;
+	else
+		return false;
+	return true;
+}
+
+static void
+read_argument(Attachment *attachment, const TriggerData *data, const char *argument)
+{
+	char	   *name = pstrdup(argument);
+	char	   *equals = strchr(name, '=');
+
+	if (equals == NULL)
+		bad_argument(data->tg_trigger, argument);
+	*equals = '\0';
+	if (!read_column_argument(attachment, data->tg_relation, name, equals + 1) &&
+		!read_word_argument(attachment, name, equals + 1))
+		bad_argument(data->tg_trigger, argument);
+}
+
+/* The arguments must make sense together */
+static void
+check_arguments(const Attachment *attachment, const TriggerData *data)
+{
+	if (attachment->machine_name != NULL &&
+		(attachment->state.attnum == 0 || attachment->key == NIL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("arguments of trigger \"%s\" are incomplete", data->tg_trigger->tgname),
+				 errdetail("With a machine they name the state column and the key columns.")));
+	if (attachment->version.attnum != 0 && attachment->version.type != INT4OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("version column \"%s\" of table \"%s\" must be integer",
+						attachment->version.name, RelationGetRelationName(data->tg_relation)),
+				 errdetail("Its type is %s.", format_type_be(attachment->version.type))));
+}
+
+/* Read what the arguments of a trigger say, into the current memory context */
+static Attachment *
+read_attachment(const TriggerData *data, const IdemHouse *house)
+{
+	Attachment *attachment = palloc0(sizeof(Attachment));
+	const Trigger *trigger = data->tg_trigger;
+
+	attachment->relid = RelationGetRelid(data->tg_relation);
+	attachment->context = CurrentMemoryContext;
+	attachment->entity = pstrdup(RelationGetRelationName(data->tg_relation));
+	attachment->birth = "create";
+	attachment->history = true;
+	attachment->owned = data->tg_relation->rd_rel->relowner == house->owner;
+	attachment->natts = RelationGetNumberOfAttributes(data->tg_relation);
+	attachment->rules = palloc0(sizeof(ColumnRule) * attachment->natts);
+
+	for (int i = 0; i < trigger->tgnargs; i++)
+		read_argument(attachment, data, trigger->tgargs[i]);
+	if (attachment->aggregate == NULL)
+		attachment->aggregate = attachment->entity;
+	check_arguments(attachment, data);
+	return attachment;
+}
+
+
+/* ---------- the cache ---------- */
+
+/* Relcache callback: a table changed (0: any) */
+static void
+doubt_attachments(Datum arg pg_attribute_unused(), Oid relid)
+{
+	HASH_SEQ_STATUS scan;
+	AttachmentEntry *entry;
+
+	doubts++;
+	hash_seq_init(&scan, attachments);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (!OidIsValid(relid) || entry->attachment->relid == relid)
+			entry->attachment->valid = false;
+	}
+}
+
+/* Syscache callback: the trigger function, and so the house, may have changed */
+static void
+doubt_all_attachments(Datum arg, int cacheid pg_attribute_unused(),
+					  uint32 hashvalue pg_attribute_unused())
+{
+	doubt_attachments(arg, InvalidOid);
+}
+
+/* Drop what is no longer valid, that of dropped tables too */
+static void
+sweep_attachments(void)
+{
+	HASH_SEQ_STATUS scan;
+	AttachmentEntry *entry;
+
+	hash_seq_init(&scan, attachments);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->attachment->valid)
+			continue;
+		MemoryContextSetParent(entry->attachment->context, TopTransactionContext);
+		hash_search(attachments, &entry->trigger, HASH_REMOVE, NULL);
+	}
+}
+
+static Attachment *
+load_attachment(FunctionCallInfo fcinfo)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	MemoryContext context;
+	MemoryContext old;
+	Attachment *attachment;
+	AttachmentEntry *entry;
+	uint64		before = doubts;
+
+	sweep_attachments();
+	context = AllocSetContextCreate(CurrentMemoryContext, "idem attachment",
+									ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	attachment = read_attachment(data, idem_house(fcinfo->flinfo->fn_oid));
+	MemoryContextSwitchTo(old);
+
+	entry = hash_search(attachments, &data->tg_trigger->tgoid, HASH_ENTER, NULL);
+	entry->attachment = attachment;
+	MemoryContextSetParent(context, CacheMemoryContext);
+	attachment->valid = before == doubts;
+	return attachment;
+}
+
+/*
+ * What is known of the table that fired this trigger.  It may be used until
+ * the transaction ends.
+ */
+Attachment *
+attachment_of(FunctionCallInfo fcinfo)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	AttachmentEntry *entry = hash_search(attachments, &data->tg_trigger->tgoid,
+										 HASH_FIND, NULL);
+
+	if (entry != NULL && entry->attachment->valid &&
+		entry->attachment->relid == RelationGetRelid(data->tg_relation))
+		return entry->attachment;
+	return load_attachment(fcinfo);
+}
+
+/* Whether a word belongs to a built-in machine */
+static bool
+is_builtin(const IdemHouse *house, const char *name)
+{
+	uint64		epoch;
+	const Machine *machine = machine_find(house, name, &epoch);
+
+	return machine != NULL && machine->builtin;
+}
+
+/* Find the machine; strangers may not use the words of the built-in ones */
+static void
+find_machine(FunctionCallInfo fcinfo, Attachment *attachment)
+{
+	Relation	table = ((TriggerData *) fcinfo->context)->tg_relation;
+	IdemHouse  *house = idem_house(fcinfo->flinfo->fn_oid);
+	const char *name = attachment->machine_name;
+	uint64		epoch;
+	const Machine *machine = machine_find(house, name, &epoch);
+
+	if (machine == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_IDEM_NOT_FOUND),
+				 errmsg("state machine \"%s\" does not exist", name),
+				 errdetail("Table \"%s\" is attached to it.", RelationGetRelationName(table)),
+				 errtable(table)));
+	if (!attachment->owned &&
+		(machine->builtin || attachment->own ||
+		 is_builtin(house, attachment->entity) ||
+		 is_builtin(house, attachment->aggregate)))
+		ereport(ERROR,
+				(errcode(ERRCODE_IDEM_PROTECTED),
+				 errmsg("table \"%s\" cannot be guarded as one of the extension's own",
+						RelationGetRelationName(table)),
+				 errdetail("Built-in state machines, entities and aggregates are for tables of the extension's owner."),
+				 errtable(table)));
+	attachment->machine = machine;
+	attachment->epoch = epoch;
+}
+
+/*
+ * The machine of an attachment that has one.
+ */
+const Machine *
+attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment)
+{
+	if (attachment->epoch != machine_epoch)
+		find_machine(fcinfo, attachment);
+	return attachment->machine;
+}
+
+
+/* ---------- values ---------- */
+
+NullableDatum
+attached_text(AttachedColumn *column, TupleTableSlot *row)
+{
+	NullableDatum value = IDEM_NULL;
+
+	if (column->attnum == 0)
+		return value;
+	value.value = slot_getattr(row, column->attnum, &value.isnull);
+	if (value.isnull)
+		return value;
+	if (column->is_text)
+		return IDEM_VALUE(PointerGetDatum(PG_DETOAST_DATUM_PACKED(value.value)));
+	return IDEM_VALUE(CStringGetTextDatum(OutputFunctionCall(&column->output, value.value)));
+}
+
+/*
+ * The key of a row as history and events name it: the column itself where
+ * there is one, else a JSON object of all.
+ */
+NullableDatum
+attached_key(Attachment *attachment, TupleTableSlot *row)
+{
+	StringInfoData object;
+	ListCell   *cell;
+
+	if (list_length(attachment->key) == 1)
+		return attached_text(linitial(attachment->key), row);
+
+	initStringInfo(&object);
+	foreach(cell, attachment->key)
+	{
+		AttachedColumn *column = lfirst(cell);
+		NullableDatum value = attached_text(column, row);
+
+		appendStringInfoString(&object, object.len == 0 ? "{" : ", ");
+		escape_json(&object, column->name);
+		appendStringInfoString(&object, ": ");
+		if (value.isnull)
+			appendStringInfoString(&object, "null");
+		else
+			escape_json(&object, TextDatumGetCString(value.value));
+	}
+	appendStringInfoChar(&object, '}');
+	return IDEM_TEXT(object.data);
+}
+
+/* The version of a row; 0 where it is NULL */
+int64
+attached_version(Attachment *attachment, TupleTableSlot *row)
+{
+	bool		isnull;
+	Datum		version = slot_getattr(row, attachment->version.attnum, &isnull);
+
+	return isnull ? 0 : DatumGetInt32(version);
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_init_attachment(void)
+{
+	HASHCTL		info;
+
+	memset(&info, 0, sizeof(info));
+	info.keysize = sizeof(Oid);
+	info.entrysize = sizeof(AttachmentEntry);
+	attachments = hash_create("idem attachments", 16, &info, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(doubt_attachments, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, doubt_all_attachments, (Datum) 0);
+}

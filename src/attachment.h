@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ * attachment.h
+ *	  What the arguments of a guard trigger say about its table.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_ATTACHMENT_H
+#define IDEM_ATTACHMENT_H
+
+#include "machine.h"
+
+#include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+
+/* What an UPDATE may do to a column */
+typedef enum ColumnRule
+{
+	COLUMN_FREE,
+	COLUMN_FROZEN,
+	COLUMN_ONCE					/* NULL may become a value, which is frozen */
+} ColumnRule;
+
+/* A column that is read by name */
+typedef struct AttachedColumn
+{
+	const char *name;
+	AttrNumber	attnum;			/* 0: there is none */
+	Oid			type;
+	bool		is_text;		/* its bytes are its text */
+	FmgrInfo	output;			/* else */
+} AttachedColumn;
+
+typedef struct Attachment
+{
+	Oid			relid;
+	bool		valid;
+	MemoryContext context;
+
+	/* what it is to the machine, to history and to the outbox */
+	const char *machine_name;	/* NULL: no machine */
+	const char *entity;
+	const char *birth;			/* the event of being born */
+	const char *aggregate;		/* of the event where aggregate_id is not NULL */
+	bool		own;			/* a table of the extension itself */
+	bool		owned;			/* by the extension's owner */
+	bool		append_only;
+	bool		history;
+	bool		outbox;
+
+	/* its columns */
+	int			natts;
+	ColumnRule *rules;			/* by attribute number - 1 */
+	AttachedColumn state;
+	AttachedColumn version;
+	AttachedColumn tenant;
+	AttachedColumn aggregate_id;
+	List	   *key;			/* of AttachedColumn */
+	List	   *payload;		/* likewise */
+
+	/* its machine, as of an epoch */
+	const Machine *machine;
+	uint64		epoch;
+} Attachment;
+
+extern Attachment *attachment_of(FunctionCallInfo fcinfo);
+extern const Machine *attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment);
+
+/* Values of a row as text; those without a value NULL */
+extern NullableDatum attached_text(AttachedColumn *column, TupleTableSlot *row);
+extern NullableDatum attached_key(Attachment *attachment, TupleTableSlot *row);
+extern int64 attached_version(Attachment *attachment, TupleTableSlot *row);
+
+extern void idem_init_attachment(void);
+
+#endif							/* IDEM_ATTACHMENT_H */

@@ -1,0 +1,738 @@
+/*-------------------------------------------------------------------------
+ * call.c
+ *	  The door: how a call enters, what it may do inside, how it leaves.
+ *
+ * The functions of the API are ordinary ones: not SECURITY DEFINER, no SET
+ * clause.  The caller needs EXECUTE; here at the door his rights for the
+ * tenant are checked, then the call becomes the extension's owner, as
+ * ri_triggers.c becomes a table's.  Before the first statement search_path is
+ * pinned in a GUC nest level of its own: a role that may create a schema could
+ * otherwise plant an operator there and have it run with the owner's rights.
+ * An error undoes all of it: (sub)transaction abort restores the user, the
+ * settings and the depth below.
+ *
+ * Schema and owner come from the called function's pg_proc row and are kept
+ * per function and per schema (a "house") until an invalidation says that the
+ * function or the schema changed or went; the plans of a house go with it.
+ *-------------------------------------------------------------------------
+ */
+#include "access.h"
+#include "call.h"
+#include "look.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/parsenodes.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+/* Calls may nest: a hook or a user's trigger calls the API again */
+#define IDEM_MAX_DEPTH 64
+
+/* An open call, known without touching memory that an abort has freed */
+typedef struct OpenCall
+{
+	int			nest_level;		/* transaction nest level at entry */
+	const char *reason;			/* for history; lives as long as the call */
+} OpenCall;
+
+static OpenCall open_calls[IDEM_MAX_DEPTH];
+static int	depth = 0;
+
+static HTAB *houses = NULL;
+static HTAB *functions = NULL;
+static bool stale = false;		/* something in them is to be read again */
+static int	nqueries = 0;		/* numbers given to IdemQuery.slot */
+
+
+/* ---------- what is known of functions and houses ---------- */
+
+/* Syscache callback: a pg_proc row changed (0: any) */
+static void
+forget_functions(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
+				 uint32 hashvalue)
+{
+	HASH_SEQ_STATUS scan;
+	IdemFunction *function;
+
+	hash_seq_init(&scan, functions);
+	while ((function = hash_seq_search(&scan)) != NULL)
+	{
+		if (hashvalue != 0 &&
+			hashvalue != GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function->oid)))
+			continue;
+		function->valid = false;
+		stale = true;
+	}
+}
+
+/* Syscache callback: a schema was renamed or dropped, or may have been */
+static void
+doubt_houses(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
+				 uint32 hashvalue)
+{
+	HASH_SEQ_STATUS scan;
+	IdemHouse  *house;
+
+	hash_seq_init(&scan, houses);
+	while ((house = hash_seq_search(&scan)) != NULL)
+	{
+		if (hashvalue != 0 &&
+			hashvalue != GetSysCacheHashValue1(NAMESPACEOID, ObjectIdGetDatum(house->nspoid)))
+			continue;
+		house->checked = false;
+		stale = true;
+	}
+}
+
+/* Free the plans and the name of a house */
+static void
+empty_house(IdemHouse *house)
+{
+	for (int i = 0; i < house->nplans; i++)
+	{
+		if (house->plans[i] != NULL)
+			SPI_freeplan(house->plans[i]);
+	}
+	if (house->plans != NULL)
+		pfree(house->plans);
+	house->plans = NULL;
+	house->nplans = 0;
+	if (house->schema != NULL)
+		pfree(house->schema);
+	house->schema = NULL;
+}
+
+/* Free what a function's entry points to */
+static void
+empty_function(IdemFunction *function)
+{
+	for (int i = 0; i < function->nargs; i++)
+		pfree(function->argnames[i]);
+	if (function->argnames != NULL)
+		pfree(function->argnames);
+	if (function->result != NULL)
+		FreeTupleDesc(function->result);
+}
+
+/* Is any function of this house known? */
+static bool
+house_is_used(const IdemHouse *house)
+{
+	HASH_SEQ_STATUS scan;
+	IdemFunction *function;
+
+	hash_seq_init(&scan, functions);
+	while ((function = hash_seq_search(&scan)) != NULL)
+	{
+		if (function->house == house)
+		{
+			hash_seq_term(&scan);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Drop what is stale.  Only while no call is open: it may stand on it. */
+static void
+sweep_caches(void)
+{
+	HASH_SEQ_STATUS scan;
+	IdemFunction *function;
+	IdemHouse  *house;
+
+	stale = false;
+
+	hash_seq_init(&scan, functions);
+	while ((function = hash_seq_search(&scan)) != NULL)
+	{
+		if (function->valid)
+			continue;
+		empty_function(function);
+		hash_search(functions, &function->oid, HASH_REMOVE, NULL);
+	}
+
+	hash_seq_init(&scan, houses);
+	while ((house = hash_seq_search(&scan)) != NULL)
+	{
+		if (!house_is_used(house))
+		{
+			empty_house(house);
+			hash_search(houses, &house->nspoid, HASH_REMOVE, NULL);
+		}
+		else if (!house->checked)
+			empty_house(house);
+	}
+}
+
+/* Read the name of a house's schema */
+static void
+name_house(IdemHouse *house)
+{
+	char	   *name = get_namespace_name(house->nspoid);
+
+	if (name == NULL)
+		elog(ERROR, "cache lookup failed for namespace %u", house->nspoid);
+	house->checked = true;
+	house->schema = MemoryContextStrdup(TopMemoryContext, quote_identifier(name));
+}
+
+static IdemHouse *
+find_house(Oid nspoid, Oid owner)
+{
+	bool		found;
+	IdemHouse  *house = hash_search(houses, &nspoid, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		house->checked = false;
+		house->schema = NULL;
+		house->plans = NULL;
+		house->nplans = 0;
+	}
+	house->owner = owner;
+	if (house->schema == NULL)
+		name_house(house);
+	return house;
+}
+
+/* The row type that a function returns; NULL if it returns no row */
+static TupleDesc
+read_result(HeapTuple proc)
+{
+	Oid			rettype = ((Form_pg_proc) GETSTRUCT(proc))->prorettype;
+	TupleDesc	desc;
+
+	if (rettype == RECORDOID)
+	{
+		desc = build_function_result_tupdesc_t(proc);
+		return desc ? BlessTupleDesc(desc) : NULL;
+	}
+	if (get_typtype(rettype) == TYPTYPE_COMPOSITE)
+		return lookup_rowtype_tupdesc_copy(rettype, -1);
+	return NULL;
+}
+
+/* Read the names of a function's input arguments */
+static void
+read_arguments(IdemFunction *function, HeapTuple proc)
+{
+	Oid		   *types;
+	char	  **names;
+	char	   *modes;
+	int			nall = get_func_arg_info(proc, &types, &names, &modes);
+
+	function->nargs = ((Form_pg_proc) GETSTRUCT(proc))->pronargs;
+	function->argnames = palloc0(sizeof(char *) * Max(function->nargs, 1));
+	for (int i = 0; i < function->nargs; i++)
+		function->argnames[i] = pstrdup(names != NULL && i < nall ? names[i] : "?");
+	function->takes_tenant = function->nargs > 0 &&
+		strcmp(function->argnames[0], "tenant_id") == 0;
+}
+
+/*
+ * What is known of a function of ours, by its OID.
+ */
+IdemFunction *
+idem_function(Oid function_oid)
+{
+	IdemFunction *function;
+	HeapTuple	proc;
+	Form_pg_proc form;
+	MemoryContext old;
+	bool		found;
+
+	if (stale && depth == 0)
+		sweep_caches();
+
+	function = hash_search(functions, &function_oid, HASH_FIND, NULL);
+	if (function != NULL && function->valid)
+		return function;
+
+	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(function_oid));
+	if (!HeapTupleIsValid(proc))
+		elog(ERROR, "cache lookup failed for function %u", function_oid);
+	form = (Form_pg_proc) GETSTRUCT(proc);
+
+	/* an invalid entry is left standing for the calls that are still in it */
+	function = hash_search(functions, &function_oid, HASH_ENTER, &found);
+	function->valid = false;
+	function->nargs = 0;
+	function->argnames = NULL;
+	function->result = NULL;
+	function->name = form->proname;
+	function->house = find_house(form->pronamespace, form->proowner);
+
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	read_arguments(function, proc);
+	function->result = read_result(proc);
+	MemoryContextSwitchTo(old);
+
+	function->valid = true;
+	ReleaseSysCache(proc);
+	return function;
+}
+
+/* The house that a function of ours stands in */
+IdemHouse *
+idem_house(Oid function_oid)
+{
+	return idem_function(function_oid)->house;
+}
+
+
+/* ---------- open calls ---------- */
+
+/* Is a call of the API open, at whatever depth? */
+bool
+idem_inside_call(void)
+{
+	return depth > 0;
+}
+
+/* The reason that the innermost call gave, for history; NULL: none */
+const char *
+idem_current_reason(void)
+{
+	return depth > 0 ? open_calls[depth - 1].reason : NULL;
+}
+
+/*
+ * Give the reason that history shall note for the moves of this call.
+ */
+void
+idem_because(IdemCall *call, NullableDatum reason)
+{
+	open_calls[depth - 1].reason = reason.isnull ? NULL :
+		MemoryContextStrdup(call->context, TextDatumGetCString(reason.value));
+}
+
+static void
+push_call(void)
+{
+	if (depth >= IDEM_MAX_DEPTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
+				 errmsg("calls of idem are nested too deeply"),
+				 errdetail("No more than %d calls can be open at once.", IDEM_MAX_DEPTH)));
+	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
+	open_calls[depth].reason = NULL;
+	depth++;
+}
+
+/* Transaction callback: no call outlives its transaction */
+static void
+close_calls(XactEvent event, void *arg pg_attribute_unused())
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
+			depth = 0;
+			break;
+		default:
+			break;
+	}
+}
+
+/* Subtransaction callback: calls entered inside it went with it */
+static void
+close_sub_calls(SubXactEvent event, SubTransactionId sub pg_attribute_unused(),
+				SubTransactionId parent pg_attribute_unused(),
+				void *arg pg_attribute_unused())
+{
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	while (depth > 0 &&
+		   open_calls[depth - 1].nest_level >= GetCurrentTransactionNestLevel())
+		depth--;
+}
+
+
+/* ---------- enter ---------- */
+
+static IdemCall *
+make_call(FunctionCallInfo fcinfo)
+{
+	IdemCall   *call = palloc0(sizeof(IdemCall));
+
+	call->fcinfo = fcinfo;
+	call->function = idem_function(fcinfo->flinfo->fn_oid);
+	call->house = call->function->house;
+	call->context = CurrentMemoryContext;
+	call->now = GetCurrentTimestamp();
+	call->deadline = TimestampTzPlusMilliseconds(call->now, idem_wait_ms);
+	return call;
+}
+
+/* Become the owner of the extension, until idem_leave or an error */
+static void
+become_owner(IdemCall *call)
+{
+	SetUserIdAndSecContext(call->house->owner,
+						   call->caller_context |
+						   SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+}
+
+static IdemCall *
+enter(FunctionCallInfo fcinfo, bool fact)
+{
+	IdemCall   *call = make_call(fcinfo);
+	TupleDesc	result = call->function->result;
+
+	call->fact = fact;
+	if (call->function->takes_tenant)
+		call->tenant_id = idem_arg_key(call, 0);
+
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	access_check(call);
+	become_owner(call);
+	push_call();
+
+	if (result != NULL)
+	{
+		call->values = palloc0(sizeof(Datum) * result->natts);
+		call->nulls = palloc(sizeof(bool) * result->natts);
+		idem_clear(call);
+	}
+	return call;
+}
+
+/*
+ * Enter a call that may be refused: it waits for others no longer than `wait`.
+ */
+IdemCall *
+idem_enter(FunctionCallInfo fcinfo)
+{
+	return enter(fcinfo, false);
+}
+
+/*
+ * Enter a call that tells what already happened: it waits until it can be
+ * recorded.
+ */
+IdemCall *
+idem_enter_fact(FunctionCallInfo fcinfo)
+{
+	return enter(fcinfo, true);
+}
+
+/*
+ * For a trigger that needs a statement of ours: no rights to check, since the
+ * statement that fired it was allowed.
+ */
+IdemCall *
+idem_enter_trigger(FunctionCallInfo fcinfo)
+{
+	IdemCall   *call = make_call(fcinfo);
+
+	call->fact = true;
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	become_owner(call);
+	return call;
+}
+
+/*
+ * Open SPI and pin the settings that its statements depend on.  seqscan is off
+ * because our kept plans address rows by ctid, and a plan made while a table
+ * had one page would otherwise read that table from end to end ever after.
+ */
+void
+idem_connect(IdemCall *call)
+{
+	if (call->connected)
+		return;
+
+	call->guc_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	(void) set_config_option("enable_seqscan", "off",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	MemoryContextSwitchTo(call->context);
+	call->connected = true;
+}
+
+
+/* ---------- statements ---------- */
+
+/* The statement's text with the house's schema in it */
+char *
+idem_statement_text(const IdemHouse *house, const char *sql)
+{
+	static const char mark[] = "@schema@";
+	StringInfoData text;
+	const char *next;
+
+	initStringInfo(&text);
+	while ((next = strstr(sql, mark)) != NULL)
+	{
+		appendBinaryStringInfo(&text, sql, next - sql);
+		appendStringInfoString(&text, house->schema);
+		sql = next + strlen(mark);
+	}
+	appendStringInfoString(&text, sql);
+	return text.data;
+}
+
+/* Make room for a plan in the house */
+static void
+reserve_slot(IdemHouse *house, IdemQuery *query)
+{
+	int			nplans;
+
+	if (query->slot == 0)
+		query->slot = ++nqueries;
+	if (query->slot < house->nplans)
+		return;
+
+	nplans = query->slot + 16;
+	if (house->plans == NULL)
+		house->plans = MemoryContextAllocZero(TopMemoryContext, sizeof(SPIPlanPtr) * nplans);
+	else
+	{
+		house->plans = repalloc(house->plans, sizeof(SPIPlanPtr) * nplans);
+		memset(house->plans + house->nplans, 0,
+			   sizeof(SPIPlanPtr) * (nplans - house->nplans));
+	}
+	house->nplans = nplans;
+}
+
+/*
+ * The kept plan of a statement in this house.  It is generic from the start:
+ * none of ours gets better by knowing its parameters.
+ */
+static SPIPlanPtr
+find_plan(IdemHouse *house, IdemQuery *query)
+{
+	SPIPlanPtr	plan;
+
+	reserve_slot(house, query);
+	plan = house->plans[query->slot];
+	if (plan != NULL)
+		return plan;
+
+	plan = SPI_prepare_cursor(idem_statement_text(house, query->sql), query->nargs,
+							  query->argtypes, CURSOR_OPT_GENERIC_PLAN);
+	if (plan == NULL)
+		elog(ERROR, "could not prepare \"%s\": %s", query->sql,
+			 SPI_result_code_string(SPI_result));
+	if (SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not keep the plan of \"%s\"", query->sql);
+	house->plans[query->slot] = plan;
+	return plan;
+}
+
+/*
+ * Run a statement as the owner; returns the number of rows processed, whose
+ * values idem_result gets.
+ */
+uint64
+idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args)
+{
+	Datum		values[IDEM_MAX_ARGS];
+	char		nulls[IDEM_MAX_ARGS];
+	int			rc;
+
+	idem_connect(call);
+	for (int i = 0; i < query->nargs; i++)
+	{
+		values[i] = args[i].value;
+		nulls[i] = args[i].isnull ? 'n' : ' ';
+	}
+
+	rc = SPI_execute_plan(find_plan(call->house, query), values, nulls, false, 0);
+	if (rc < 0)
+		elog(ERROR, "could not run \"%s\": %s", query->sql, SPI_result_code_string(rc));
+	return SPI_processed;
+}
+
+/*
+ * A column (from 1) of a row (from 0) that the last statement returned.  It
+ * lives until the call leaves or, without idem_put, until SPI is closed.
+ */
+NullableDatum
+idem_result(IdemCall *call, uint64 row, int column)
+{
+	NullableDatum result;
+
+	if (!call->connected || SPI_tuptable == NULL || row >= SPI_processed)
+		elog(ERROR, "statement returned no row " UINT64_FORMAT, row);
+	result.value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc,
+								 column, &result.isnull);
+	return result;
+}
+
+
+/* ---------- leave ---------- */
+
+/* Set a column (from 0) of the result row */
+void
+idem_put(IdemCall *call, int column, Datum value)
+{
+	Assert(column < call->function->result->natts);
+	call->values[column] = value;
+	call->nulls[column] = false;
+}
+
+void
+idem_put_nullable(IdemCall *call, int column, NullableDatum value)
+{
+	Assert(column < call->function->result->natts);
+	call->values[column] = value.value;
+	call->nulls[column] = value.isnull;
+}
+
+void
+idem_put_text(IdemCall *call, int column, const char *value)
+{
+	idem_put(call, column, CStringGetTextDatum(value));
+}
+
+/* Make the whole result row NULL again */
+void
+idem_clear(IdemCall *call)
+{
+	memset(call->nulls, true, sizeof(bool) * call->function->result->natts);
+}
+
+static void
+disconnect(IdemCall *call)
+{
+	if (!call->connected)
+		return;
+	SPI_finish();
+	AtEOXact_GUC(true, call->guc_level);
+	call->connected = false;
+}
+
+/* Give back whatever entering took */
+static void
+leave(IdemCall *call)
+{
+	idem_unlock_names(call);
+	disconnect(call);
+	SetUserIdAndSecContext(call->caller, call->caller_context);
+	depth--;
+}
+
+void
+idem_leave_trigger(IdemCall *call)
+{
+	disconnect(call);
+	SetUserIdAndSecContext(call->caller, call->caller_context);
+}
+
+/*
+ * Leave with the result row as it was put together, its first column being
+ * the outcome.
+ */
+Datum
+idem_leave(IdemCall *call, const char *outcome)
+{
+	HeapTuple	tuple;
+
+	MemoryContextSwitchTo(call->context);
+	idem_put_text(call, 0, outcome);
+
+	/* formed before SPI is closed: a column may point into its memory */
+	tuple = heap_form_tuple(call->function->result, call->values, call->nulls);
+	leave(call);
+	return HeapTupleGetDatum(tuple);
+}
+
+/* Leave a function that returns one value, which lives in call->context */
+Datum
+idem_leave_value(IdemCall *call, Datum value)
+{
+	leave(call);
+	return value;
+}
+
+Datum
+idem_leave_void(IdemCall *call)
+{
+	leave(call);
+	PG_RETURN_VOID();
+}
+
+/*
+ * Prepare to return a set: rows are put together like single ones and sent
+ * off by idem_emit.
+ */
+void
+idem_begin_rows(IdemCall *call)
+{
+	ReturnSetInfo *info = (ReturnSetInfo *) call->fcinfo->resultinfo;
+	MemoryContext old;
+
+	if (info == NULL || !IsA(info, ReturnSetInfo) ||
+		(info->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+
+	old = MemoryContextSwitchTo(info->econtext->ecxt_per_query_memory);
+	call->rows = tuplestore_begin_heap((info->allowedModes & SFRM_Materialize_Random) != 0,
+									   false, work_mem);
+	info->returnMode = SFRM_Materialize;
+	info->setResult = call->rows;
+	info->setDesc = CreateTupleDescCopy(call->function->result);
+	MemoryContextSwitchTo(old);
+}
+
+/* Send off one row of a set and start the next */
+void
+idem_emit(IdemCall *call)
+{
+	tuplestore_putvalues(call->rows, call->function->result, call->values, call->nulls);
+	idem_clear(call);
+}
+
+Datum
+idem_leave_rows(IdemCall *call)
+{
+	leave(call);
+	return (Datum) 0;
+}
+
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_init_call(void)
+{
+	HASHCTL		info;
+
+	memset(&info, 0, sizeof(info));
+	info.keysize = sizeof(Oid);
+	info.entrysize = sizeof(IdemHouse);
+	houses = hash_create("idem houses", 4, &info, HASH_ELEM | HASH_BLOBS);
+	info.entrysize = sizeof(IdemFunction);
+	functions = hash_create("idem functions", 64, &info, HASH_ELEM | HASH_BLOBS);
+
+	CacheRegisterSyscacheCallback(PROCOID, forget_functions, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, doubt_houses, (Datum) 0);
+	RegisterXactCallback(close_calls, NULL);
+	RegisterSubXactCallback(close_sub_calls, NULL);
+}

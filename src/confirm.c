@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ * confirm.c
+ *	  idem_confirm_payment: money arrived.
+ *
+ * A channel tells the same thing several times, at once and to several
+ * servers, tells of payments that we do not know yet, and tells it late, wrong
+ * or for an order that another channel has just paid.  None of that may be
+ * refused: an error would undo the only proof that the money is there.
+ *
+ * 1. Look.  A trade that this payment already has is answered from the look;
+ *	  nothing is locked or written.
+ * 2. Lock the scene (receipt_judge.c).
+ * 3. Lock the names: the order's, or the payment's if it is unknown, so that
+ *	  nobody creates it meanwhile, and the trade's.
+ * 4. Look dirty at all that could be born meanwhile, and for the trade.  If
+ *	  anybody is at work on it, unlock, wait for him as long as it takes, and
+ *	  begin again.
+ * 5. Judge, write the receipt, unlock the names, do what follows.
+ *
+ * A receipt without a payment is kept, as it was first reported, and used again
+ * by the next report of its trade.  It is written under the name of the payment it was reported for,
+ * since a create of that payment looks for it there.
+ *-------------------------------------------------------------------------
+ */
+#include "anomaly.h"
+#include "key.h"
+#include "receipt.h"
+
+#include "access/transam.h"
+
+/* The arguments of idem_confirm_payment, by position */
+enum
+{
+	ARG_TENANT_ID, ARG_PAYMENT_NO, ARG_CHANNEL, ARG_TRADE_NO, ARG_AMOUNT, ARG_CURRENCY,
+	ARG_ACCOUNT, ARG_PAID_AT
+};
+
+/* What the channel reports */
+typedef struct Report
+{
+	Datum		payment_no;
+	Datum		channel;
+	Datum		trade_no;
+	NullableDatum amount;
+	NullableDatum currency;		/* upper case, if it is one */
+	NullableDatum account;
+	NullableDatum paid_at;
+	NullableDatum also;			/* another payment whose name is needed */
+} Report;
+
+static void
+read_report(IdemCall *call, Report *report)
+{
+	Datum		upper_case;
+
+	report->payment_no = idem_arg_fact_key(call, ARG_PAYMENT_NO);
+	report->channel = idem_arg_fact_key(call, ARG_CHANNEL);
+	report->trade_no = idem_arg_fact_key(call, ARG_TRADE_NO);
+	report->amount = idem_arg(call, ARG_AMOUNT);
+	report->currency = idem_arg(call, ARG_CURRENCY);
+	if (!report->currency.isnull && idem_is_currency(report->currency.value, &upper_case))
+		report->currency = IDEM_VALUE(upper_case);
+	report->account = idem_arg_optional_fact_key(call, ARG_ACCOUNT);
+	report->paid_at = idem_arg(call, ARG_PAID_AT);
+	report->also = IDEM_NULL;
+}
+
+
+/* ---------- find the trade ---------- */
+
+/* An orphan of this trade that names the same, still unknown payment */
+static Receipt *
+find_orphan(IdemCall *call, const Report *report)
+{
+	Datum		keys[] = {call->tenant_id, report->payment_no};
+	ListCell   *cell;
+
+	foreach(cell, idem_look_all(call, &receipt_orphans, keys, lengthof(keys), IDEM_SIGHT_DIRTY))
+	{
+		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
+
+		if (idem_same_text(receipt->channel, report->channel) &&
+			idem_same_text(receipt->trade_no, report->trade_no))
+			return receipt;
+	}
+	return NULL;
+}
+
+/*
+ * The account that the money is on: as reported, else the payment's own, else
+ * as an earlier report of the trade had it, else unknown and empty.
+ */
+static Datum
+account_of(IdemCall *call, const Report *report, const Payment *payment)
+{
+	Receipt    *orphan;
+
+	if (!report->account.isnull)
+		return report->account.value;
+	if (payment != NULL)
+		return payment->account.isnull ? CStringGetTextDatum("") : payment->account.value;
+	orphan = find_orphan(call, report);
+	return orphan == NULL ? CStringGetTextDatum("") : orphan->account;
+}
+
+/*
+ * The receipt of this trade on this account, or one that was kept without a
+ * payment while its account was unknown.
+ */
+static Receipt *
+find_trade(IdemCall *call, const Report *report, Datum account)
+{
+	Datum		keys[] = {call->tenant_id, report->channel, account, report->trade_no};
+	Receipt    *receipt = receipt_look_settled(call, &receipt_by_trade, keys, lengthof(keys));
+
+	if (receipt != NULL || receipt_is_empty(account))
+		return receipt;
+	keys[2] = CStringGetTextDatum("");
+	receipt = receipt_look_settled(call, &receipt_by_trade, keys, lengthof(keys));
+	if (receipt != NULL && receipt->payment_no.isnull &&
+		idem_same_text(receipt->reported_payment_no, report->payment_no))
+		return receipt;
+	return NULL;
+}
+
+
+/* ---------- names ---------- */
+
+static void
+lock_names(IdemCall *call, const Report *report, const Payment *payment)
+{
+	Datum		payment_nos[2];
+	int			n = 0;
+
+	if (payment != NULL)
+		idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, payment->order_id);
+	else
+		payment_nos[n++] = report->payment_no;
+	if (!report->also.isnull)
+		payment_nos[n++] = report->also.value;
+	idem_lock_names(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_nos, n);
+	receipt_lock_trade(call, report->channel, report->trade_no);
+}
+
+/*
+ * Take a receipt without a payment, to use it again.  NULL: the names are
+ * unlocked, begin again.
+ */
+static Receipt *
+take_again(IdemCall *call, Report *report, const Payment *payment, const Receipt *seen)
+{
+	Datum		name = seen->reported_payment_no;
+	bool		has_name = (payment == NULL && idem_same_text(name, report->payment_no)) ||
+		(!report->also.isnull && idem_same_text(name, report->also.value));
+
+	(void) anomaly_look(call, receipt_disposition_names[seen->disposition], "receipt",
+						seen->receipt_no, IDEM_SIGHT_DIRTY);
+	if (has_name && !TransactionIdIsValid(call->rival))
+		return receipt_take(call, seen);
+	report->also = IDEM_VALUE(name);
+	(void) scene_step_back(call);
+	return NULL;
+}
+
+
+/* ---------- the outcomes ---------- */
+
+static Receipt *
+new_receipt(IdemCall *call, const Report *report, Datum account)
+{
+	Receipt    *receipt = palloc0(sizeof(Receipt));
+
+	ItemPointerSetInvalid(&receipt->tid);
+	receipt->receipt_no = idem_make_no(call);
+	receipt->payment_no = IDEM_NULL;
+	receipt->order_id = IDEM_NULL;
+	receipt->channel = report->channel;
+	receipt->account = account;
+	receipt->trade_no = report->trade_no;
+	receipt->reported_payment_no = report->payment_no;
+	receipt->amount = report->amount;
+	receipt->currency = report->currency;
+	receipt->paid_at = report->paid_at;
+	return receipt;
+}
+
+/* Does a receipt that is used again differ from what is reported now? */
+static bool
+is_unlike(const Receipt *receipt, const Report *report)
+{
+	if (receipt->amount.isnull != report->amount.isnull ||
+		!idem_same_nullable(receipt->currency, report->currency))
+		return true;
+	return !receipt->amount.isnull &&
+		DatumGetInt64(receipt->amount.value) != DatumGetInt64(report->amount.value);
+}
+
+/*
+ * Rules 1 and 3: keep the money without a payment, as rejected or orphan.  All
+ * of it is done under the names, so that whoever creates the payment meanwhile
+ * meets it.
+ */
+static const char *
+keep_apart(IdemCall *call, const Scene *scene, Receipt *receipt,
+		   ReceiptDisposition disposition)
+{
+	const char *outcome = receipt_disposition_names[disposition];
+	bool		is_new = !ItemPointerIsValid(&receipt->tid);
+	bool		is_other = !is_new && receipt->disposition != disposition;
+
+	if (is_other)
+		receipt_resolve_anomaly(call, receipt_disposition_names[receipt->disposition],
+								receipt, outcome, IDEM_NULL);
+	receipt->disposition = disposition;
+	if ((is_new || is_other) && !receipt_write(call, receipt))
+		return NULL;
+	receipt_open_anomaly(call, outcome, receipt);
+	idem_unlock_names(call);
+	scene_put_row(call, scene, receipt, NULL);
+	return outcome;
+}
+
+/*
+ * The other half of rule 2: the trade is another payment's money, and stays
+ * it.  There is nothing to keep but the claim.
+ */
+static const char *
+reject_claim(IdemCall *call, const Report *report, const Scene *scene, Datum account)
+{
+	idem_unlock_names(call);
+	anomaly_open(call, "rejected", "payment", report->payment_no,
+				 scene->payment == NULL ? IDEM_NULL : IDEM_VALUE(scene->payment->order_id),
+				 receipt_detail(call, new_receipt(call, report, account), report->payment_no));
+	scene_put_row(call, scene, NULL, NULL);
+	return "rejected";
+}
+
+/* Money that is on its way back, or disputed, is left alone */
+static const char *
+leave_alone(IdemCall *call, const Scene *scene, const Receipt *receipt)
+{
+	idem_unlock_names(call);
+	scene_put_row(call, scene, receipt, NULL);
+	return receipt_disposition_names[receipt->disposition];
+}
+
+static const char *
+answer_duplicate(IdemCall *call, Payment *payment, const Receipt *receipt)
+{
+	idem_unlock_names(call);
+	scene_put_settled(call, payment, receipt);
+	return "duplicate";
+}
+
+
+/* ---------- decide ---------- */
+
+/*
+ * Rules 1 to 7, with scene and names locked.  NULL: begin again.
+ */
+static const char *
+decide(IdemCall *call, Report *report, Scene *scene)
+{
+	Payment    *payment = scene->payment;
+	Datum		account = account_of(call, report, payment);
+	bool		refused = receipt_account_refused(call, payment, !report->account.isnull,
+												  report->channel, account);
+	Receipt    *own = payment == NULL || refused ? NULL :
+		receipt_look_own(call, payment->payment_no, report->channel, report->trade_no,
+						 IDEM_SIGHT_DIRTY);
+	Receipt    *receipt = own != NULL ? NULL : find_trade(call, report, account);
+	Settlement	settlement;
+
+	if (TransactionIdIsValid(call->rival))
+		return NULL;
+	if (own != NULL)
+		return answer_duplicate(call, payment, own);
+	if (receipt != NULL && !receipt->payment_no.isnull)
+		return reject_claim(call, report, scene, account);
+
+	if (receipt == NULL)
+		receipt = new_receipt(call, report, account);
+	else if ((receipt = take_again(call, report, payment, receipt)) == NULL)
+		return NULL;
+	else if (receipt_is_spoken_for(receipt))
+		return leave_alone(call, scene, receipt);
+
+	if (refused)
+		return keep_apart(call, scene, receipt, RECEIPT_REJECTED);
+	if (payment == NULL)
+		return keep_apart(call, scene, receipt, RECEIPT_ORPHAN);
+
+	if (!scene_settle(call, scene, receipt, is_unlike(receipt, report), &settlement))
+		return NULL;
+	scene_put_row(call, scene, receipt, &settlement);
+	return settlement.outcome;
+}
+
+/* One attempt; NULL: somebody was at work on the same, begin again */
+static const char *
+try_confirm(IdemCall *call, Report *report)
+{
+	const char *outcome = NULL;
+	Scene		scene;
+
+	(void) scene_lock(call, report->payment_no, &scene);
+	lock_names(call, report, scene.payment);
+	if (scene_stands(call, report->payment_no, &scene))
+		outcome = decide(call, report, &scene);
+	if (outcome == NULL)
+		(void) scene_step_back(call);
+	return outcome;
+}
+
+/*
+ * Rule 2 without any lock, for the most frequent report of all: one that was
+ * already heard.  NULL: it was not.
+ */
+static const char *
+recognize(IdemCall *call, const Report *report)
+{
+	Payment    *payment = payment_look(call, report->payment_no, IDEM_SIGHT_LATEST);
+	Receipt    *receipt;
+
+	if (payment == NULL)
+		return NULL;
+	receipt = receipt_look_own(call, payment->payment_no, report->channel, report->trade_no,
+							   IDEM_SIGHT_LATEST);
+	if (receipt == NULL ||
+		receipt_account_refused(call, payment, !report->account.isnull, report->channel,
+								account_of(call, report, payment)))
+		return NULL;
+	return answer_duplicate(call, payment, receipt);
+}
+
+/*
+ * idem_confirm_payment(tenant_id, payment_no, channel, trade_no, amount,
+ *	 currency, account, paid_at)
+ *	 -> (outcome, status, receipt_no, refund_no, order_status, version,
+ *		 closing_payment_no)
+ *
+ * A fact.  Outcomes: paid, duplicate, late, surplus, mismatch, orphan,
+ * rejected.
+ */
+PG_FUNCTION_INFO_V1(idem_confirm_payment);
+Datum
+idem_confirm_payment(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter_fact(fcinfo);
+	Report		report;
+	const char *outcome;
+
+	read_report(call, &report);
+	outcome = recognize(call, &report);
+	while (outcome == NULL)
+		outcome = try_confirm(call, &report);
+	return idem_leave(call, outcome);
+}

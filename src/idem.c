@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ * idem.c
+ *	  The library's beginning: settings, and the modules' own beginnings.
+ *-------------------------------------------------------------------------
+ */
+#include "access.h"
+#include "call.h"
+#include "idem.h"
+#include "machine.h"
+
+PG_MODULE_MAGIC;
+
+int			idem_wait_ms = 1000;
+int			idem_node_id = 0;
+int			idem_close_grace_s = 600;
+bool		idem_allow_drop = false;
+char	   *idem_actor = NULL;
+
+void		_PG_init(void);
+
+/*
+ * Nothing here needs shared memory, so the library may be loaded by the first
+ * call in a session as well as by shared_preload_libraries.
+ */
+void
+_PG_init(void)
+{
+	DefineCustomIntVariable("idem.wait",
+							"How long a request waits for another transaction before it answers in_progress.",
+							"Facts wait until they can be recorded. 0: do not wait.",
+							&idem_wait_ms, 1000, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.node_id",
+							"The number of this node in the numbers that idem_next_no() makes.",
+							"Clusters whose numbers must not collide need different ones.",
+							&idem_node_id, 0, 0, 1023,
+							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.close_grace",
+							"How long after its expiry a payment unknown to the channel stays open.",
+							"A payment may still be on its way to the channel when the channel says that it does not exist.",
+							&idem_close_grace_s, 600, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomBoolVariable("idem.allow_drop",
+							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
+							 NULL,
+							 &idem_allow_drop, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("idem.actor",
+							   "Who acts, as the application knows him; noted in history and anomalies.",
+							   NULL,
+							   &idem_actor, "",
+							   PGC_USERSET, 0, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("idem");
+
+	idem_init_call();
+	idem_init_access();
+	idem_init_machine();
+}

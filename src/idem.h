@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ * idem.h
+ *	  What every module needs: SQLSTATEs and settings.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_H
+#define IDEM_H
+
+#include "compat.h"
+
+/* SQLSTATE class ID; the words are those of docs/errors.md */
+#define ERRCODE_IDEM_KEY_CONFLICT MAKE_SQLSTATE('I', 'D', '0', '0', '1')
+#define ERRCODE_IDEM_TOKEN_REJECTED MAKE_SQLSTATE('I', 'D', '0', '0', '2')
+#define ERRCODE_IDEM_ILLEGAL_TRANSITION MAKE_SQLSTATE('I', 'D', '0', '0', '3')
+#define ERRCODE_IDEM_STALE_VERSION MAKE_SQLSTATE('I', 'D', '0', '0', '4')
+#define ERRCODE_IDEM_FENCED MAKE_SQLSTATE('I', 'D', '0', '0', '5')
+#define ERRCODE_IDEM_NOT_FOUND MAKE_SQLSTATE('I', 'D', '0', '0', '6')
+#define ERRCODE_IDEM_PROTECTED MAKE_SQLSTATE('I', 'D', '0', '0', '7')
+#define ERRCODE_IDEM_TENANT_DENIED MAKE_SQLSTATE('I', 'D', '0', '0', '8')
+
+/* Text keys: 1 to 255 bytes */
+#define IDEM_KEY_BYTES 255
+
+/* Settings; units last in the name */
+extern int	idem_wait_ms;
+extern int	idem_node_id;
+extern int	idem_close_grace_s;
+extern bool idem_allow_drop;
+extern char *idem_actor;
+
+#endif							/* IDEM_H */

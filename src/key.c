@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ * key.c
+ *	  Numbers: time-ordered, unique across backends and nodes.
+ *
+ * A number is the microsecond it was made in, since 2020, and the node that
+ * made it.  Two backends make numbers in the same microsecond, and clocks go
+ * backwards; a number that comes twice is one payment taken for another.  So
+ * uniqueness does not rest on the clock: the sequence idem_number holds the
+ * last microsecond that anybody was given, a backend takes a block of the next
+ * ones under a short lock of our own, and moves the sequence past them before
+ * it uses any.  The clock only decides how far the sequence leaps ahead; where
+ * it lags behind, numbers go on from the last one.
+ *
+ * A sequence is not rolled back, and its WAL is flushed by any commit that
+ * used a number.  Only a block whose transaction was rolled back could be lost
+ * in a crash while its numbers live on; such a block is thrown away.
+ *-------------------------------------------------------------------------
+ */
+#include "key.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+
+/* A number: 53 bits of microseconds, 10 bits of node */
+#define NODE_BITS 10
+#define LAST_TICK ((INT64CONST(1) << 53) - 1)
+
+/* 2020-01-01 UTC, in microseconds since 2000-01-01 */
+#define EPOCH_2020 (INT64CONST(7305) * USECS_PER_DAY)
+
+#define NUMBER_SEQUENCE "idem_number"
+
+/* The class of our advisory locks, as in look.c */
+#define NUMBER_LOCK_CLASS 77
+
+/* What a backend takes at once, and how long its order is fresh */
+#define BLOCK_TICKS 32
+#define BLOCK_AGE_US 100000
+
+/* Microseconds that this backend may use, each once */
+typedef struct Block
+{
+	Oid			sequence;		/* that they come from: another house, another block */
+	int64		next;
+	int64		end;			/* first one that is not ours */
+	TimestampTz taken_at;
+	TransactionId taken_by;		/* invalid once known to have committed */
+} Block;
+
+static Block block;
+
+
+/* ---------- blocks ---------- */
+
+/* The last microsecond that anybody was given; 0: none yet */
+static int64
+last_tick(Oid sequence)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	Datum		last;
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(sequence);
+	fcinfo->args[0].isnull = false;
+	last = pg_sequence_last_value(fcinfo);
+	return fcinfo->isnull ? 0 : DatumGetInt64(last);
+}
+
+/* Now, in microseconds since 2020 */
+static int64
+clock_tick(void)
+{
+	return GetCurrentTimestamp() - EPOCH_2020;
+}
+
+/*
+ * Take n microseconds that nobody else will ever get; returns the first.
+ */
+static int64
+take_ticks(Oid sequence, int64 n)
+{
+	LOCKTAG		tag;
+	int64		first;
+
+	/* a wait for somebody's ALTER SEQUENCE comes before our lock */
+	LockRelationOid(sequence, RowExclusiveLock);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, sequence, 0, NUMBER_LOCK_CLASS);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+
+	first = Max(last_tick(sequence) + 1, clock_tick());
+	if (first > LAST_TICK - n)
+		ereport(ERROR,
+				(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+				 errmsg("no more numbers"),
+				 errdetail("Sequence \"%s\" has reached " INT64_FORMAT ".",
+						   NUMBER_SEQUENCE, first)));
+	(void) DirectFunctionCall2(setval_oid, ObjectIdGetDatum(sequence),
+							   Int64GetDatum(first + n - 1));
+
+	(void) LockRelease(&tag, ExclusiveLock, false);
+	return first;
+}
+
+/* Is the block this sequence's, fresh, and safe from a crash? */
+static bool
+block_is_good(Oid sequence)
+{
+	TimestampTz age = GetCurrentTimestamp() - block.taken_at;
+
+	if (block.sequence != sequence || age < 0 || age > BLOCK_AGE_US)
+		return false;
+	if (TransactionIdIsValid(block.taken_by) &&
+		block.taken_by != GetTopTransactionIdIfAny())
+	{
+		if (!TransactionIdDidCommit(block.taken_by))
+			return false;
+		block.taken_by = InvalidTransactionId;
+	}
+	return true;
+}
+
+/*
+ * The first of n microseconds of ours.  A single one comes from the block,
+ * a batch gets its own.
+ */
+static int64
+next_ticks(Oid sequence, int64 n)
+{
+	if (n > 1)
+		return take_ticks(sequence, n);
+
+	if (!block_is_good(sequence) || block.next == block.end)
+	{
+		block.sequence = InvalidOid;
+		block.next = take_ticks(sequence, BLOCK_TICKS);
+		block.end = block.next + BLOCK_TICKS;
+		block.taken_at = GetCurrentTimestamp();
+		block.taken_by = GetTopTransactionIdIfAny();
+		block.sequence = sequence;
+	}
+	return block.next++;
+}
+
+
+/* ---------- numbers ---------- */
+
+void
+idem_make_nos(IdemCall *call, int count, Datum *numbers)
+{
+	Oid			sequence = get_relname_relid(NUMBER_SEQUENCE, call->house->nspoid);
+	int64		tick;
+
+	PreventCommandIfReadOnly("idem_next_no()");
+	if (!OidIsValid(sequence))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("sequence \"%s\" does not exist in schema %s",
+						NUMBER_SEQUENCE, call->house->schema),
+				 errdetail("It belongs to the extension idem.")));
+
+	tick = count > 0 ? next_ticks(sequence, count) : 0;
+	for (int i = 0; i < count; i++)
+	{
+		char		digits[32];
+
+		snprintf(digits, sizeof(digits), INT64_FORMAT,
+				 ((tick + i) << NODE_BITS) | idem_node_id);
+		numbers[i] = CStringGetTextDatum(digits);
+	}
+}
+
+Datum
+idem_make_no(IdemCall *call)
+{
+	Datum		number;
+
+	idem_make_nos(call, 1, &number);
+	return number;
+}
+
+/*
+ * idem_next_no() -> text
+ *
+ * Errors: 25006 in a read-only transaction, 2200H when the numbers are used up.
+ */
+PG_FUNCTION_INFO_V1(idem_next_no);
+Datum
+idem_next_no(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+
+	return idem_leave_value(call, idem_make_no(call));
+}

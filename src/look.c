@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ * look.c
+ *	  Look at rows, lock them, wait for rivals.
+ *
+ * Two sessions that create the same thing at once cannot see each other's
+ * rows.  The protocol that every function follows:
+ *
+ * 1. Look.  Most calls are repetitions; they find their row by an index scan
+ *	  in C, write nothing and leave.  No planner stands in between, so no
+ *	  setting and no statistics can make this slow.
+ * 2. Lock the name of the thing, an advisory lock in a space of our own that
+ *	  is held for the look and the insert only.
+ * 3. Look again with the dirty snapshot, which sees what is still open.  A
+ *	  rival's row cannot be judged before the rival has ended: unlock, wait for
+ *	  it (a request only so long), begin again.
+ * 4. Insert, unlock.  From here on others see the row dirtily.
+ *
+ * While a name is locked nothing may block; row locks come before it, or are
+ * only tried.  So names take part in no deadlock.
+ *
+ * Under REPEATABLE READ and SERIALIZABLE the second look can meet rows that
+ * the transaction's snapshot does not see.  Deciding by them would contradict
+ * what the caller has read, deciding without them would be wrong: 40001.
+ *-------------------------------------------------------------------------
+ */
+#include "look.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/*
+ * The class of our advisory locks (locktag_field4): neither those of users, 1
+ * and 2, nor Citus's, 4 to 15.
+ */
+#define IDEM_LOCK_CLASS 77
+
+#define LONGEST_PAUSE_MS 16
+
+
+/* ---------- look ---------- */
+
+static Relation
+open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE mode)
+{
+	Oid			table_oid = get_relname_relid(index->table, call->house->nspoid);
+	Oid			index_oid = get_relname_relid(index->index, call->house->nspoid);
+
+	if (!OidIsValid(table_oid) || !OidIsValid(index_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"%s\" or its index \"%s\" does not exist in schema %s",
+						index->table, index->index, call->house->schema),
+				 errdetail("They belong to the extension idem.")));
+	*table = table_open(table_oid, mode);
+	if (RelationGetNumberOfAttributes(*table) < index->natts)
+		elog(ERROR, "table \"%s\" has too few columns for this library", index->table);
+	return index_open(index_oid, AccessShareLock);
+}
+
+/* Locks stay until the transaction ends, as after any SELECT */
+static void
+close_both(Relation table, Relation index)
+{
+	index_close(index, NoLock);
+	table_close(table, NoLock);
+}
+
+/* Equality on the first columns of an index */
+static void
+fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
+{
+	for (int i = 0; i < nkeys; i++)
+	{
+		bool		is_text = TupleDescAttr(RelationGetDescr(index), i)->atttypid == TEXTOID;
+
+		ScanKeyInit(&scan_keys[i], i + 1, BTEqualStrategyNumber,
+					is_text ? F_TEXTEQ : F_INT4EQ, keys[i]);
+		scan_keys[i].sk_collation = is_text ? C_COLLATION_OID : InvalidOid;
+	}
+}
+
+/* Raise 40001 if the transaction's own snapshot does not see this row */
+static void
+demand_visible(Relation table, TupleTableSlot *slot)
+{
+	if (IsolationUsesXactSnapshot() &&
+		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update"),
+				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
+						   RelationGetRelationName(table)),
+				 errhint("Retry the transaction.")));
+}
+
+/* A copy of the row in the slot, in the call's memory */
+static IdemRow *
+copy_row(IdemCall *call, TupleTableSlot *slot)
+{
+	MemoryContext old = MemoryContextSwitchTo(call->context);
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	IdemRow    *row = palloc(sizeof(IdemRow));
+
+	row->tid = slot->tts_tid;
+	row->values = palloc(sizeof(Datum) * desc->natts);
+	row->isnull = palloc(sizeof(bool) * desc->natts);
+	heap_deform_tuple(ExecCopySlotHeapTuple(slot), desc, row->values, row->isnull);
+	MemoryContextSwitchTo(old);
+	return row;
+}
+
+/*
+ * Take note of what a dirty look said about the row in hand.  Returns true if
+ * the row itself is not yet born.
+ */
+static bool
+note_rival(IdemCall *call, const SnapshotData *dirty)
+{
+	if (TransactionIdIsValid(dirty->xmin))
+	{
+		call->rival = dirty->xmin;
+		return true;
+	}
+	if (TransactionIdIsValid(dirty->xmax))
+		call->rival = dirty->xmax;
+	return false;
+}
+
+/* All rows of an index that match, or only the first in that direction */
+static List *
+scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+	 IdemSight sight, ScanDirection direction, bool only_first)
+{
+	List	   *rows = NIL;
+	Relation	table;
+	Relation	by = open_index_of(call, index, &table, AccessShareLock);
+	ScanKeyData scan_keys[INDEX_MAX_KEYS];
+	TupleTableSlot *slot = table_slot_create(table, NULL);
+	SnapshotData dirty;
+	Snapshot	snapshot = &dirty;
+	IndexScanDesc desc;
+
+	InitDirtySnapshot(dirty);
+	if (sight == IDEM_SIGHT_FIRST)
+		snapshot = GetActiveSnapshot();
+	else if (sight == IDEM_SIGHT_LATEST)
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	fill_scan_keys(by, keys, nkeys, scan_keys);
+	desc = idem_index_beginscan(table, by, snapshot, nkeys);
+	index_rescan(desc, scan_keys, nkeys, NULL, 0);
+	while (index_getnext_slot(desc, direction, slot))
+	{
+		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &dirty))
+			continue;
+		if (sight != IDEM_SIGHT_FIRST)
+			demand_visible(table, slot);
+		rows = lappend(rows, copy_row(call, slot));
+		if (only_first)
+			break;
+	}
+	index_endscan(desc);
+	ExecDropSingleTupleTableSlot(slot);
+	if (sight == IDEM_SIGHT_LATEST)
+		UnregisterSnapshot(snapshot);
+	close_both(table, by);
+	return rows;
+}
+
+static IdemRow *
+first_of(List *rows)
+{
+	return rows == NIL ? NULL : (IdemRow *) linitial(rows);
+}
+
+/*
+ * The first row of an index whose leading columns equal the keys; NULL: none.
+ */
+IdemRow *
+idem_look(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+		  IdemSight sight)
+{
+	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, true));
+}
+
+/* The last such row */
+IdemRow *
+idem_look_last(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+			   IdemSight sight)
+{
+	return first_of(scan(call, index, keys, nkeys, sight, BackwardScanDirection, true));
+}
+
+/* All of them, in the order of the index; a list of IdemRow */
+List *
+idem_look_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+			  IdemSight sight)
+{
+	return scan(call, index, keys, nkeys, sight, ForwardScanDirection, false);
+}
+
+/* Send off a row as it was seen: for functions that show rows of a table */
+void
+idem_emit_row(IdemCall *call, const IdemRow *row, int natts)
+{
+	for (int attnum = 1; attnum <= natts; attnum++)
+		idem_put_nullable(call, attnum - 1, IDEM_NULLABLE(row, attnum));
+	idem_emit(call);
+}
+
+
+/* ---------- lock rows ---------- */
+
+/* What came of an attempt to lock a row */
+typedef enum LockResult
+{
+	ROW_LOCKED,
+	ROW_GONE,					/* deleted, or it moved: look again */
+	ROW_BUSY					/* somebody else holds it */
+} LockResult;
+
+/*
+ * Lock the row at tid FOR NO KEY UPDATE and copy its newest version.
+ */
+static LockResult
+lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
+		 LockWaitPolicy policy, IdemRow **row)
+{
+	Oid			table_oid = get_relname_relid(index->table, call->house->nspoid);
+	Relation	table = table_open(table_oid, RowShareLock);
+	TupleTableSlot *slot = table_slot_create(table, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	uint8		flags = IsolationUsesXactSnapshot() ? 0 : TUPLE_LOCK_FLAG_FIND_LAST_VERSION;
+	ItemPointerData at = *tid;
+	TM_FailureData failure;
+	TM_Result	result;
+	LockResult	locked = ROW_GONE;
+
+	PreventCommandIfReadOnly(NameStr(call->function->name));
+	result = table_tuple_lock(table, &at, snapshot, slot, GetCurrentCommandId(false),
+							  LockTupleNoKeyExclusive, policy, flags, &failure);
+	if (result == TM_Ok)
+	{
+		demand_visible(table, slot);
+		*row = copy_row(call, slot);
+		locked = ROW_LOCKED;
+	}
+	else if (result == TM_WouldBlock)
+		locked = ROW_BUSY;
+	else if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update"),
+				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
+						   index->table),
+				 errhint("Retry the transaction.")));
+
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(table, NoLock);
+	return locked;
+}
+
+/*
+ * Find a row by its key and lock it.  A fact waits for the lock as long as it
+ * takes (cancel, statement_timeout and lock_timeout end it); a request gives
+ * up when its wait is over, with call->busy.  NULL otherwise: no such row.
+ */
+IdemRow *
+idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys)
+{
+	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+	int			pause_ms = 1;
+	IdemRow    *row;
+
+	for (;;)
+	{
+		row = idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
+		if (row == NULL)
+			return NULL;
+		switch (lock_tid(call, index, &row->tid, policy, &row))
+		{
+			case ROW_LOCKED:
+				return row;
+			case ROW_GONE:
+				break;
+			case ROW_BUSY:
+				if (!idem_pause(call, &pause_ms))
+				{
+					call->busy = true;
+					return NULL;
+				}
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Lock a row that was seen at tid, if nobody else holds it; NULL: somebody does */
+IdemRow *
+idem_try_lock(IdemCall *call, const IdemIndex *index, ItemPointer tid)
+{
+	IdemRow    *row;
+
+	return lock_tid(call, index, tid, LockWaitSkip, &row) == ROW_LOCKED ? row : NULL;
+}
+
+/* The column that idem_lock_all sorts by, for its comparator */
+static int	sort_column;
+
+static int
+compare_rows(const ListCell *a, const ListCell *b)
+{
+	return idem_compare_text(IDEM_COLUMN((IdemRow *) lfirst(a), sort_column),
+							 IDEM_COLUMN((IdemRow *) lfirst(b), sort_column));
+}
+
+/*
+ * Lock all rows that match, ascending by a text column, so that two calls
+ * that lock the same rows cannot wait for each other.  NIL with call->busy: a
+ * request gave up.
+ */
+List *
+idem_lock_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+			  int order_by)
+{
+	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+	List	   *seen = idem_look_all(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
+	List	   *locked = NIL;
+	int			pause_ms = 1;
+	ListCell   *cell;
+
+	sort_column = order_by;
+	list_sort(seen, compare_rows);
+	foreach(cell, seen)
+	{
+		ItemPointerData tid = ((IdemRow *) lfirst(cell))->tid;
+		IdemRow    *row;
+		LockResult	result;
+
+		while ((result = lock_tid(call, index, &tid, policy, &row)) == ROW_BUSY)
+		{
+			if (!idem_pause(call, &pause_ms))
+			{
+				call->busy = true;
+				return NIL;
+			}
+		}
+		if (result == ROW_LOCKED)
+			locked = lappend(locked, row);
+	}
+	return locked;
+}
+
+
+/* ---------- lock names ---------- */
+
+/*
+ * The lock tag of a name.  The hash may collide with another name's: then two
+ * strangers take turns, nothing worse.
+ */
+static LOCKTAG
+name_tag(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
+{
+	text	   *tenant = DatumGetTextPP(tenant_id);
+	text	   *name = DatumGetTextPP(key);
+	LOCKTAG		tag;
+	uint64		hash;
+
+	hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(tenant),
+							   VARSIZE_ANY_EXHDR(tenant),
+							   ((uint64) call->house->nspoid << 32) | kind);
+	hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(name),
+							   VARSIZE_ANY_EXHDR(name), hash);
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
+						 IDEM_LOCK_CLASS);
+	return tag;
+}
+
+/* Lock a name that name_tag made; kept in the call, to be unlocked with the rest */
+static void
+lock_tag(IdemCall *call, const LOCKTAG *tag)
+{
+	if (call->nnames >= call->names_size)
+	{
+		call->names_size = Max(4, call->names_size * 2);
+		call->names = call->names == NULL ?
+			MemoryContextAlloc(GetMemoryChunkContext(call), sizeof(LOCKTAG) * call->names_size) :
+			repalloc(call->names, sizeof(LOCKTAG) * call->names_size);
+	}
+	(void) LockAcquire(tag, ExclusiveLock, false, false);
+	call->names[call->nnames++] = *tag;
+}
+
+/*
+ * Lock the name of a thing that may not exist yet.
+ */
+void
+idem_lock_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
+{
+	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
+
+	PreventCommandIfReadOnly(NameStr(call->function->name));
+	lock_tag(call, &tag);
+}
+
+static int
+compare_tags(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(LOCKTAG));
+}
+
+/*
+ * Lock many names of one kind, ascending, so that two batches cannot wait for
+ * each other.  A name that occurs twice is locked twice, which is harmless.
+ */
+void
+idem_lock_names(IdemCall *call, IdemNameKind kind, Datum tenant_id,
+				const Datum *keys, int nkeys)
+{
+	LOCKTAG    *tags = palloc(sizeof(LOCKTAG) * Max(nkeys, 1));
+
+	PreventCommandIfReadOnly(NameStr(call->function->name));
+	for (int i = 0; i < nkeys; i++)
+		tags[i] = name_tag(call, kind, tenant_id, keys[i]);
+	qsort(tags, nkeys, sizeof(LOCKTAG), compare_tags);
+	for (int i = 0; i < nkeys; i++)
+		lock_tag(call, &tags[i]);
+}
+
+/* Unlock the names, the last one first; to be done right after the insert */
+void
+idem_unlock_names(IdemCall *call)
+{
+	while (call->nnames > 0)
+		(void) LockRelease(&call->names[--call->nnames], ExclusiveLock, false);
+}
+
+
+/* ---------- wait ---------- */
+
+/*
+ * Sleep a little, each time twice as long up to 16 ms.  false: the call's
+ * time to wait is over.
+ */
+bool
+idem_pause(IdemCall *call, int *pause_ms)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		left_ms;
+
+	if (now >= call->deadline)
+		return false;
+	left_ms = TimestampDifferenceMilliseconds(now, call->deadline) + 1;
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(*pause_ms, left_ms), PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+
+	*pause_ms = Min(*pause_ms * 2, LONGEST_PAUSE_MS);
+	call->now = GetCurrentTimestamp();
+	return true;
+}
+
+/*
+ * Wait until the transaction that a dirty look met has ended.  A fact waits in
+ * the lock manager, where a deadlock is found; a request polls, and gets false
+ * when its time is over.  No name may be locked.
+ */
+bool
+idem_await_rival(IdemCall *call)
+{
+	TransactionId rival = call->rival;
+	int			pause_ms = 1;
+
+	Assert(call->nnames == 0);
+	call->rival = InvalidTransactionId;
+	if (call->fact)
+	{
+		XactLockTableWait(rival, NULL, NULL, XLTW_None);
+		call->now = GetCurrentTimestamp();
+		return true;
+	}
+	while (TransactionIdIsInProgress(rival))
+	{
+		if (!idem_pause(call, &pause_ms))
+			return false;
+	}
+	return true;
+}

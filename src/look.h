@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ * look.h
+ *	  Look at rows by index, lock them, wait for rivals.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_LOOK_H
+#define IDEM_LOOK_H
+
+#include "call.h"
+
+#include "nodes/pg_list.h"
+
+typedef struct IdemIndex
+{
+	const char *table;
+	const char *index;
+	int			natts;			/* columns that the caller will read */
+} IdemIndex;
+
+/* A row as it was seen: a copy that lives as long as the call */
+typedef struct IdemRow
+{
+	ItemPointerData tid;
+	Datum	   *values;			/* by attribute number - 1 */
+	bool	   *isnull;
+} IdemRow;
+
+/*
+ * With whose eyes to look.
+ *
+ * IDEM_SIGHT_FIRST: the statement's snapshot; free, for the look before any
+ * lock.  IDEM_SIGHT_LATEST: what is committed now.  IDEM_SIGHT_DIRTY: that
+ * and what is still open; a row that an open transaction inserted, changed or
+ * deleted leaves that transaction in call->rival.  The last two raise 40001
+ * for a row that the transaction's own snapshot (REPEATABLE READ,
+ * SERIALIZABLE) does not see.
+ */
+typedef enum IdemSight
+{
+	IDEM_SIGHT_FIRST,
+	IDEM_SIGHT_LATEST,
+	IDEM_SIGHT_DIRTY
+} IdemSight;
+
+/* Kinds of thing a name can be locked for; the numbers are hashed, keep them */
+typedef enum IdemNameKind
+{
+	IDEM_NAME_REQUEST_KEY = 1,
+	IDEM_NAME_ORDER = 2,
+	IDEM_NAME_PAYMENT = 3,
+	IDEM_NAME_TRADE = 4,
+	IDEM_NAME_NUMBERS = 5
+} IdemNameKind;
+
+extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,
+						  const Datum *keys, int nkeys, IdemSight sight);
+extern IdemRow *idem_look_last(IdemCall *call, const IdemIndex *index,
+							   const Datum *keys, int nkeys, IdemSight sight);
+extern List *idem_look_all(IdemCall *call, const IdemIndex *index,
+						   const Datum *keys, int nkeys, IdemSight sight);
+
+extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
+							  const Datum *keys, int nkeys);
+extern List *idem_lock_all(IdemCall *call, const IdemIndex *index,
+						   const Datum *keys, int nkeys, int order_by);
+extern IdemRow *idem_try_lock(IdemCall *call, const IdemIndex *index,
+							  ItemPointer tid);
+
+extern void idem_lock_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key);
+extern void idem_lock_names(IdemCall *call, IdemNameKind kind, Datum tenant_id,
+							const Datum *keys, int nkeys);
+extern void idem_unlock_names(IdemCall *call);
+extern bool idem_await_rival(IdemCall *call);
+extern bool idem_pause(IdemCall *call, int *pause_ms);
+
+/* Send off the first natts columns of a row as one row of the result set */
+extern void idem_emit_row(IdemCall *call, const IdemRow *row, int natts);
+
+/* Columns of a row */
+#define IDEM_COLUMN(row, attnum) ((row)->values[(attnum) - 1])
+#define IDEM_NULLABLE(row, attnum) \
+	((NullableDatum) {(row)->values[(attnum) - 1], (row)->isnull[(attnum) - 1]})
+
+#endif							/* IDEM_LOOK_H */

@@ -1,0 +1,178 @@
+/*-------------------------------------------------------------------------
+ * payment.c
+ *	  Rows of idem_payment: look at them, lock them, write them back.
+ *
+ * What may happen to a payment stands in the files named after it:
+ * payment_create.c, payment_batch.c, payment_submit.c, payment_close.c,
+ * payment_find.c, and confirm.c for the money.
+ *-------------------------------------------------------------------------
+ */
+#include "payment.h"
+
+#include "catalog/pg_type.h"
+
+/* Column numbers of idem_payment */
+enum
+{
+	TENANT_ID = 1, PAYMENT_NO, ORDER_ID, PURCHASE_NO, AMOUNT, CURRENCY, STATUS,
+	VERSION, REQUEST_KEY, CHANNEL, ACCOUNT, CHANNEL_DATA, METADATA, CREATED_AT,
+	EXPIRES_AT, SUBMITTED_AT, NEXT_CHECK_AT, NATTS = NEXT_CHECK_AT
+};
+
+const IdemIndex payment_by_no = {"idem_payment", "idem_payment_pkey", NATTS};
+const IdemIndex payment_active = {"idem_payment", "idem_payment_active", NATTS};
+const IdemIndex payment_by_order = {"idem_payment", "idem_payment_order", NATTS};
+const IdemIndex payment_key_by_key = {"idem_payment_key", "idem_payment_key_pkey", PAYMENT_KEY_NATTS};
+
+const char *const payment_status_names[] = {
+	"pending", "closing", "review", "paid", "paid_late", "failed", "closed"
+};
+
+/* TID scan: nothing can lead it astray */
+static IdemQuery store_payment = IDEM_QUERY(
+	"UPDATE @schema@.idem_payment SET status = $2, channel = $3, account = $4,"
+	" channel_data = $5, submitted_at = $6, next_check_at = $7, version = version + 1"
+	" WHERE ctid = $1 RETURNING ctid",
+	TIDOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+
+static PaymentStatus
+status_of(Datum status)
+{
+	for (size_t i = 0; i <= PAYMENT_CLOSED; i++)
+	{
+		if (idem_text_is(status, payment_status_names[i]))
+			return (PaymentStatus) i;
+	}
+	elog(ERROR, "unknown payment status \"%s\"", TextDatumGetCString(status));
+}
+
+/* The payment in a row; NULL for no row */
+Payment *
+payment_of_row(const IdemRow *row)
+{
+	Payment    *payment;
+
+	if (row == NULL)
+		return NULL;
+	payment = palloc(sizeof(Payment));
+	payment->tid = row->tid;
+	payment->payment_no = IDEM_COLUMN(row, PAYMENT_NO);
+	payment->order_id = IDEM_COLUMN(row, ORDER_ID);
+	payment->purchase_no = DatumGetInt32(IDEM_COLUMN(row, PURCHASE_NO));
+	payment->amount = DatumGetInt64(IDEM_COLUMN(row, AMOUNT));
+	payment->currency = IDEM_COLUMN(row, CURRENCY);
+	payment->status = status_of(IDEM_COLUMN(row, STATUS));
+	payment->version = DatumGetInt32(IDEM_COLUMN(row, VERSION));
+	payment->request_key = IDEM_NULLABLE(row, REQUEST_KEY);
+	payment->channel = IDEM_NULLABLE(row, CHANNEL);
+	payment->account = IDEM_NULLABLE(row, ACCOUNT);
+	payment->channel_data = IDEM_NULLABLE(row, CHANNEL_DATA);
+	payment->metadata = IDEM_NULLABLE(row, METADATA);
+	payment->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
+	payment->expires_at = IDEM_NULLABLE(row, EXPIRES_AT);
+	payment->submitted_at = IDEM_NULLABLE(row, SUBMITTED_AT);
+	payment->next_check_at = IDEM_NULLABLE(row, NEXT_CHECK_AT);
+	return payment;
+}
+
+/* Does it hold the order's slot? */
+bool
+payment_is_active(const Payment *payment)
+{
+	return payment->status == PAYMENT_PENDING ||
+		payment->status == PAYMENT_CLOSING ||
+		payment->status == PAYMENT_REVIEW;
+}
+
+bool
+payment_is_expired(const Payment *payment, TimestampTz now)
+{
+	return !payment->expires_at.isnull &&
+		DatumGetTimestampTz(payment->expires_at.value) <= now;
+}
+
+Payment *
+payment_look(IdemCall *call, Datum payment_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, payment_no};
+
+	return payment_of_row(idem_look(call, &payment_by_no, keys, 2, sight));
+}
+
+/* The payment that holds the order's slot */
+Payment *
+payment_look_active(IdemCall *call, Datum order_id, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, order_id};
+
+	return payment_of_row(idem_look(call, &payment_active, keys, 2, sight));
+}
+
+/* The youngest payment of the order: its purchase is the current one */
+Payment *
+payment_look_latest(IdemCall *call, Datum order_id, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, order_id};
+
+	return payment_of_row(idem_look_last(call, &payment_by_order, keys, 2, sight));
+}
+
+Payment *
+payment_lock(IdemCall *call, Datum payment_no)
+{
+	Datum		keys[] = {call->tenant_id, payment_no};
+
+	return payment_of_row(idem_lock_row(call, &payment_by_no, keys, 2));
+}
+
+/* All payments of an order, ascending by number; a list of Payment */
+List *
+payment_lock_order(IdemCall *call, Datum order_id)
+{
+	Datum		keys[] = {call->tenant_id, order_id};
+	List	   *rows = idem_lock_all(call, &payment_by_order, keys, 2, PAYMENT_NO);
+	List	   *payments = NIL;
+	ListCell   *cell;
+
+	foreach(cell, rows)
+		payments = lappend(payments, payment_of_row((IdemRow *) lfirst(cell)));
+	return payments;
+}
+
+void
+payment_not_found(Datum payment_no)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_NOT_FOUND),
+			 errmsg("payment \"%s\" does not exist", TextDatumGetCString(payment_no)),
+			 errdetail("The tenant has no payment of this number.")));
+	pg_unreachable();
+}
+
+void
+payment_store(IdemCall *call, Payment *payment)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&payment->tid)),
+		IDEM_TEXT(payment_status_names[payment->status]),
+		payment->channel,
+		payment->account,
+		payment->channel_data,
+		payment->submitted_at,
+		payment->next_check_at
+	};
+
+	if (idem_run(call, &store_payment, args) != 1)
+		elog(ERROR, "locked payment \"%s\" could not be updated",
+			 TextDatumGetCString(payment->payment_no));
+	payment->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
+	payment->version++;
+}
+
+/* The same, when nothing but the status changes */
+void
+payment_move(IdemCall *call, Payment *payment, PaymentStatus to)
+{
+	payment->status = to;
+	payment_store(call, payment);
+}

@@ -1,0 +1,246 @@
+/*-------------------------------------------------------------------------
+ * payment_decide.c
+ *	  What a request to create a payment is to be answered.
+ *
+ * The decision is made twice from the same rules: first from what the
+ * statement's snapshot shows, where most repetitions end; then, if it calls
+ * for a write, under the names' locks from what a dirty look shows.
+ *
+ * The order in which the second look reads matters.  Whoever pays does not
+ * hold the order's name while he moves the payment, but he inserted the
+ * receipt under it.  So the active payment is looked at before the receipt: a
+ * payment that has just left the slot as paid has its receipt by then.
+ *-------------------------------------------------------------------------
+ */
+#include "payment_create.h"
+
+/*
+ * Look at everything that the decision depends on.
+ */
+void
+create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
+			  CreateScene *scene)
+{
+	Receipt    *applied;
+
+	memset(scene, 0, sizeof(CreateScene));
+	if (!request->request_key.isnull)
+	{
+		Datum		keys[] = {call->tenant_id, request->request_key.value};
+
+		scene->key = idem_look(call, &payment_key_by_key, keys, 2, sight);
+		if (scene->key != NULL)
+		{
+			NullableDatum payment_no = IDEM_NULLABLE(scene->key, PAYMENT_KEY_PAYMENT_NO);
+
+			if (!payment_no.isnull)
+				scene->by_key = payment_look(call, payment_no.value, sight);
+			return;				/* known: nothing else counts */
+		}
+	}
+
+	if (!request->payment_no.isnull)
+	{
+		Datum		keys[] = {call->tenant_id, request->payment_no.value};
+
+		scene->by_no = payment_look(call, request->payment_no.value, sight);
+		scene->orphans = idem_look(call, &receipt_orphans, keys, 2, sight) != NULL;
+	}
+
+	scene->order = order_look(call, request->order_id, sight);
+	scene->active = payment_look_active(call, request->order_id, sight);
+	scene->latest = payment_look_latest(call, request->order_id, sight);
+	if (scene->latest == NULL)
+		return;
+	applied = receipt_look_applied(call, request->order_id, scene->latest->purchase_no, sight);
+	if (applied != NULL)
+		scene->paid = payment_look(call, applied->payment_no.value, sight);
+}
+
+static void
+conflict(CreateDecision *decision, const char *message, const char *differs, const char *hint)
+{
+	decision->outcome = CREATE_ERROR;
+	decision->sqlstate = ERRCODE_IDEM_KEY_CONFLICT;
+	decision->conflict = message;
+	decision->differs = differs;
+	decision->hint = hint;
+}
+
+/* Do both name one, and not the same? */
+static bool
+contradict(NullableDatum a, NullableDatum b)
+{
+	return !a.isnull && !b.isnull && !idem_same_text(a.value, b.value);
+}
+
+/*
+ * The first field in which a request differs from the first one of its key,
+ * in the order of the documentation; NULL: none.
+ */
+static const char *
+first_difference(const CreateRequest *request, const IdemRow *key, const Payment *payment)
+{
+	NullableDatum asked = IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO);
+
+	if (asked.isnull)
+		asked = IDEM_VALUE(payment->payment_no);
+	if (!idem_same_text(request->order_id, payment->order_id))
+		return "order_id";
+	if (request->amount != payment->amount)
+		return "amount";
+	if (!idem_same_text(request->currency, payment->currency))
+		return "currency";
+	if (request->repurchase != DatumGetBool(IDEM_COLUMN(key, PAYMENT_KEY_REPURCHASE)))
+		return "repurchase";
+	if (contradict(request->channel, payment->channel))
+		return "channel";
+	if (contradict(request->account, payment->account))
+		return "account";
+	if (contradict(request->payment_no, asked))
+		return "payment_no";
+	return NULL;
+}
+
+/* The request key was used before */
+static void
+decide_by_key(const CreateRequest *request, const CreateScene *scene, CreateDecision *decision)
+{
+	const char *differs;
+
+	if (scene->by_key == NULL)
+	{
+		decision->outcome = CREATE_BURNED;
+		return;
+	}
+	decision->payment = scene->by_key;
+	decision->outcome = CREATE_REPLAYED;
+	differs = first_difference(request, scene->key, scene->by_key);
+	if (differs != NULL)
+		conflict(decision, "request key was used for another payment", differs,
+				 "Use a new request_key for another payment.");
+}
+
+/* The slot is held by a pending payment that can still be paid */
+static void
+decide_by_pending(const CreateRequest *request, const Payment *active, CreateDecision *decision)
+{
+	if (request->amount != active->amount)
+		conflict(decision, "order has an active payment of another amount", "amount",
+				 "Close it with idem_begin_close, then create again.");
+	else if (!idem_same_text(request->currency, active->currency))
+		conflict(decision, "order has an active payment in another currency", "currency",
+				 "Close it with idem_begin_close, then create again.");
+	else if (contradict(request->channel, active->channel))
+		decision->outcome = CREATE_OTHER_CHANNEL;
+	else
+	{
+		decision->outcome = CREATE_EXISTING;
+		decision->bind = !request->request_key.isnull;
+	}
+}
+
+/* The slot is held */
+static void
+decide_by_active(IdemCall *call, const CreateRequest *request, const CreateScene *scene,
+				 CreateDecision *decision)
+{
+	Payment    *active = scene->active;
+
+	decision->payment = active;
+	if (active->status == PAYMENT_REVIEW)
+		decision->outcome = CREATE_IN_REVIEW;
+	else if (active->status == PAYMENT_CLOSING)
+		decision->outcome = CREATE_CLOSING;
+	else if (!payment_is_expired(active, call->now))
+		decide_by_pending(request, active, decision);
+	else
+	{
+		decision->expired = active;
+		if (!active->submitted_at.isnull)
+			decision->outcome = CREATE_CLOSING;
+		else
+		{
+			decision->outcome = CREATE_CREATED;
+			decision->payment = NULL;
+			decision->purchase_no = active->purchase_no;
+		}
+	}
+}
+
+/*
+ * Is the wanted number taken?  Not by the very payment that this request is
+ * about: then it is a repetition, and repetitions are answered.
+ */
+static bool
+number_is_taken(const CreateRequest *request, const CreateScene *scene)
+{
+	const Payment *same = scene->active;
+
+	if (scene->by_no == NULL)
+		return false;
+	if (scene->paid != NULL && !request->repurchase)
+		same = scene->paid;
+	return same == NULL || !idem_same_text(scene->by_no->payment_no, same->payment_no);
+}
+
+/* The wanted number is free, and the order row agrees; false: decided */
+static bool
+passes_order(IdemCall *call, const CreateRequest *request, const CreateScene *scene,
+			 CreateDecision *decision)
+{
+	const Order *order = scene->order;
+
+	if (number_is_taken(request, scene))
+		conflict(decision, "payment number is taken by another payment", "payment_no",
+				 "Choose another payment_no.");
+	else if (order == NULL)
+		return true;
+	else if (request->amount != order->amount)
+		conflict(decision, "order has another amount", "amount",
+				 "Change the order with idem_update_order, or ask for its amount.");
+	else if (!idem_same_text(request->currency, order->currency))
+		conflict(decision, "order has another currency", "currency",
+				 "Change the order with idem_update_order, or ask for its currency.");
+	else if (!order_is_payable(order, call->now))
+		decision->outcome = CREATE_ORDER_CLOSED;
+	else
+		return true;
+	return false;
+}
+
+/*
+ * Decide, by the order of precedence in docs/payment.md.
+ */
+void
+create_decide(IdemCall *call, const CreateRequest *request, const CreateScene *scene,
+			  CreateDecision *decision)
+{
+	memset(decision, 0, sizeof(CreateDecision));
+	if (scene->key != NULL)
+		decide_by_key(request, scene, decision);
+	else if (!passes_order(call, request, scene, decision))
+		return;
+	else if (scene->paid != NULL && !request->repurchase)
+	{
+		decision->outcome = CREATE_ALREADY_PAID;
+		decision->payment = scene->paid;
+	}
+	else if (scene->active != NULL)
+		decide_by_active(call, request, scene, decision);
+	else
+	{
+		decision->outcome = CREATE_CREATED;
+		decision->purchase_no = scene->latest == NULL ? 1 :
+			scene->latest->purchase_no + (scene->paid != NULL ? 1 : 0);
+	}
+}
+
+/* Does the decision call for a write, and so for the second look? */
+bool
+create_writes(const CreateDecision *decision)
+{
+	return decision->outcome == CREATE_CREATED ||
+		decision->expired != NULL ||
+		decision->bind;
+}

@@ -1,0 +1,498 @@
+/*-------------------------------------------------------------------------
+ * receipt.c
+ *	  Receipts: money that really arrived.
+ *
+ * A receipt is what a channel reported, kept as it was said.  Three unique
+ * rules make it count once, whatever the code above does: one row for a
+ * channel's trade, one for a trade on a payment, one applied receipt for a
+ * purchase.  Money that cannot be matched to a payment, an orphan, or that
+ * came where it should not, a rejected one, is a row without a payment; a
+ * later report of the same trade uses it again.
+ *
+ * The danger is two reports of one trade at once, and a report that arrives
+ * while its payment is being created.  So who inserts or takes such a row does
+ * it under names: the trade's, and the payment's that the money was reported
+ * for.  Only under the names is a receipt without a payment written, and then
+ * before they are unlocked: who locks the name and looks dirty misses nothing.
+ * What was reported stays as it was; payment and disposition are what we make
+ * of it.
+ *-------------------------------------------------------------------------
+ */
+#include "anomaly.h"
+#include "key.h"
+#include "receipt.h"
+
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
+
+/* Column numbers of idem_receipt */
+enum
+{
+	TENANT_ID = 1, RECEIPT_NO, PAYMENT_NO, ORDER_ID, PURCHASE_NO, CHANNEL, ACCOUNT,
+	TRADE_NO, REPORTED_PAYMENT_NO, AMOUNT, CURRENCY, DISPOSITION, REFUND_RESERVED,
+	REFUNDED, DISPUTED, EXCESS, PAID_AT, CREATED_AT, NATTS = CREATED_AT
+};
+
+const IdemIndex receipt_by_no = {"idem_receipt", "idem_receipt_pkey", NATTS};
+const IdemIndex receipt_by_trade = {"idem_receipt", "idem_receipt_trade", NATTS};
+const IdemIndex receipt_by_payment = {"idem_receipt", "idem_receipt_payment", NATTS};
+const IdemIndex receipt_applied = {"idem_receipt", "idem_receipt_applied", NATTS};
+const IdemIndex receipt_orphans = {"idem_receipt", "idem_receipt_reported", NATTS};
+
+/* tenant_id, order_id, purchase_no; in disposition mismatch */
+static const IdemIndex receipt_mismatches = {"idem_receipt", "idem_receipt_mismatch", NATTS};
+
+/* tenant_id, channel, account */
+static const IdemIndex channel_accounts = {"idem_channel_account", "idem_channel_account_pkey", 3};
+
+const char *const receipt_disposition_names[] = {
+	"applied", "late", "surplus", "mismatch", "orphan", "rejected"
+};
+
+/* Three unique rules can be hit, so no conflict target is named */
+static IdemQuery insert_receipt = IDEM_QUERY(
+	"INSERT INTO @schema@.idem_receipt (tenant_id, receipt_no, payment_no, order_id,"
+	" purchase_no, channel, account, trade_no, reported_payment_no, amount, currency,"
+	" disposition, paid_at, created_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+	" ON CONFLICT DO NOTHING RETURNING ctid",
+	TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+	INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+
+/* TID scans: nothing can lead them astray */
+static IdemQuery store_receipt = IDEM_QUERY(
+	"UPDATE @schema@.idem_receipt SET payment_no = $2, order_id = $3, purchase_no = $4,"
+	" disposition = $5 WHERE ctid = $1 RETURNING ctid",
+	TIDOID, TEXTOID, TEXTOID, INT4OID, TEXTOID);
+
+static IdemQuery reserve_refund = IDEM_QUERY(
+	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2"
+	" WHERE ctid = $1 RETURNING ctid",
+	TIDOID, INT8OID);
+
+
+/* ---------- rows ---------- */
+
+static ReceiptDisposition
+disposition_of(Datum value)
+{
+	for (int i = RECEIPT_APPLIED; i <= RECEIPT_REJECTED; i++)
+	{
+		if (idem_text_is(value, receipt_disposition_names[i]))
+			return (ReceiptDisposition) i;
+	}
+	elog(ERROR, "unknown receipt disposition \"%s\"", TextDatumGetCString(value));
+}
+
+/* The receipt in a row; NULL for no row */
+Receipt *
+receipt_of_row(const IdemRow *row)
+{
+	Receipt    *receipt;
+
+	if (row == NULL)
+		return NULL;
+	receipt = palloc(sizeof(Receipt));
+	receipt->tid = row->tid;
+	receipt->receipt_no = IDEM_COLUMN(row, RECEIPT_NO);
+	receipt->payment_no = IDEM_NULLABLE(row, PAYMENT_NO);
+	receipt->order_id = IDEM_NULLABLE(row, ORDER_ID);
+	receipt->purchase_no = IDEM_NULLABLE(row, PURCHASE_NO).isnull ? 0 :
+		DatumGetInt32(IDEM_COLUMN(row, PURCHASE_NO));
+	receipt->channel = IDEM_COLUMN(row, CHANNEL);
+	receipt->account = IDEM_COLUMN(row, ACCOUNT);
+	receipt->trade_no = IDEM_COLUMN(row, TRADE_NO);
+	receipt->reported_payment_no = IDEM_COLUMN(row, REPORTED_PAYMENT_NO);
+	receipt->amount = IDEM_NULLABLE(row, AMOUNT);
+	receipt->currency = IDEM_NULLABLE(row, CURRENCY);
+	receipt->disposition = disposition_of(IDEM_COLUMN(row, DISPOSITION));
+	receipt->refund_reserved = DatumGetInt64(IDEM_COLUMN(row, REFUND_RESERVED));
+	receipt->refunded = DatumGetInt64(IDEM_COLUMN(row, REFUNDED));
+	receipt->disputed = DatumGetInt64(IDEM_COLUMN(row, DISPUTED));
+	receipt->excess = DatumGetInt64(IDEM_COLUMN(row, EXCESS));
+	receipt->paid_at = IDEM_NULLABLE(row, PAID_AT);
+	return receipt;
+}
+
+Receipt *
+receipt_look(IdemCall *call, Datum receipt_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, receipt_no};
+
+	return receipt_of_row(idem_look(call, &receipt_by_no, keys, lengthof(keys), sight));
+}
+
+/*
+ * Look dirty, but do not mind who is at work on a receipt that has its
+ * payment: it will not lose it.
+ */
+Receipt *
+receipt_look_settled(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys)
+{
+	TransactionId known_rival = call->rival;
+	Receipt    *receipt = receipt_of_row(idem_look(call, index, keys, nkeys, IDEM_SIGHT_DIRTY));
+
+	if (call->rival == known_rival)
+		return receipt;
+	receipt = receipt_of_row(idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST));
+	if (receipt != NULL && !receipt->payment_no.isnull)
+		call->rival = known_rival;
+	return receipt;
+}
+
+/* A channel's trade that was already received on this payment */
+Receipt *
+receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no,
+				 IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, payment_no, channel, trade_no};
+
+	if (sight == IDEM_SIGHT_DIRTY)
+		return receipt_look_settled(call, &receipt_by_payment, keys, lengthof(keys));
+	return receipt_of_row(idem_look(call, &receipt_by_payment, keys, lengthof(keys), sight));
+}
+
+/* The receipt that paid this purchase of the order */
+Receipt *
+receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, order_id, Int32GetDatum(purchase_no)};
+
+	return receipt_of_row(idem_look(call, &receipt_applied, keys, lengthof(keys), sight));
+}
+
+/* NULL: none, or call->busy */
+Receipt *
+receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no)
+{
+	Datum		keys[] = {call->tenant_id, order_id, Int32GetDatum(purchase_no)};
+
+	return receipt_of_row(idem_lock_row(call, &receipt_applied, keys, lengthof(keys)));
+}
+
+Receipt *
+receipt_take(IdemCall *call, const Receipt *seen)
+{
+	Datum		keys[] = {call->tenant_id, seen->receipt_no};
+	ItemPointerData tid = seen->tid;
+	IdemRow    *row = idem_try_lock(call, &receipt_by_no, &tid);
+
+	if (row == NULL)
+	{
+		idem_unlock_names(call);
+		(void) idem_lock_row(call, &receipt_by_no, keys, lengthof(keys));
+	}
+	return receipt_of_row(row);
+}
+
+void
+receipt_not_found(Datum receipt_no)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_NOT_FOUND),
+			 errmsg("receipt \"%s\" does not exist", TextDatumGetCString(receipt_no)),
+			 errdetail("The tenant has no receipt of this number.")));
+	pg_unreachable();
+}
+
+bool
+receipt_is_empty(Datum value)
+{
+	return VARSIZE_ANY_EXHDR(DatumGetPointer(value)) == 0;
+}
+
+bool
+receipt_makes_sense(const Receipt *receipt)
+{
+	Datum		upper_case;
+
+	return !receipt->amount.isnull && DatumGetInt64(receipt->amount.value) > 0 &&
+		!receipt->currency.isnull && idem_is_currency(receipt->currency.value, &upper_case) &&
+		!receipt_is_empty(receipt->channel) && !receipt_is_empty(receipt->trade_no);
+}
+
+bool
+receipt_is_spoken_for(const Receipt *receipt)
+{
+	return receipt->refund_reserved > 0 || receipt->disputed > 0;
+}
+
+
+/* ---------- write ---------- */
+
+/* Where the last statement left the row */
+static ItemPointerData
+written_at(IdemCall *call)
+{
+	return *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
+}
+
+static NullableDatum
+purchase_of(const Receipt *receipt)
+{
+	return receipt->purchase_no == 0 ? IDEM_NULL :
+		IDEM_VALUE(Int32GetDatum(receipt->purchase_no));
+}
+
+static bool
+insert(IdemCall *call, Receipt *receipt)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(receipt->receipt_no),
+		receipt->payment_no,
+		receipt->order_id,
+		purchase_of(receipt),
+		IDEM_VALUE(receipt->channel),
+		IDEM_VALUE(receipt->account),
+		IDEM_VALUE(receipt->trade_no),
+		IDEM_VALUE(receipt->reported_payment_no),
+		receipt->amount,
+		receipt->currency,
+		IDEM_TEXT(receipt_disposition_names[receipt->disposition]),
+		receipt->paid_at,
+		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	};
+
+	if (idem_run(call, &insert_receipt, args) != 1)
+		return false;
+	receipt->tid = written_at(call);
+	return true;
+}
+
+static void
+lost_row(const Receipt *receipt)
+{
+	elog(ERROR, "locked receipt \"%s\" could not be updated",
+		 TextDatumGetCString(receipt->receipt_no));
+}
+
+bool
+receipt_write(IdemCall *call, Receipt *receipt)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+		receipt->payment_no,
+		receipt->order_id,
+		purchase_of(receipt),
+		IDEM_TEXT(receipt_disposition_names[receipt->disposition])
+	};
+
+	if (!ItemPointerIsValid(&receipt->tid))
+		return insert(call, receipt);
+	if (idem_run(call, &store_receipt, args) != 1)
+		lost_row(receipt);
+	receipt->tid = written_at(call);
+	return true;
+}
+
+void
+receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+		IDEM_VALUE(Int64GetDatum(amount))
+	};
+
+	if (idem_run(call, &reserve_refund, args) != 1)
+		lost_row(receipt);
+	receipt->tid = written_at(call);
+	receipt->refund_reserved += amount;
+}
+
+
+/* ---------- anomalies ---------- */
+
+static void
+append_text(StringInfo json, const char *name, NullableDatum value)
+{
+	appendStringInfo(json, "%s\"%s\": ", json->len > 1 ? ", " : "", name);
+	if (value.isnull)
+		appendStringInfoString(json, "null");
+	else
+		escape_json(json, TextDatumGetCString(value.value));
+}
+
+NullableDatum
+receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
+{
+	MemoryContext old = MemoryContextSwitchTo(call->context);
+	StringInfoData json;
+	Datum		detail;
+
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	append_text(&json, "payment_no", IDEM_VALUE(payment_no));
+	append_text(&json, "channel", IDEM_VALUE(receipt->channel));
+	append_text(&json, "account", IDEM_VALUE(receipt->account));
+	append_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
+	if (receipt->amount.isnull)
+		appendStringInfoString(&json, ", \"amount\": null");
+	else
+		appendStringInfo(&json, ", \"amount\": " INT64_FORMAT,
+						 DatumGetInt64(receipt->amount.value));
+	append_text(&json, "currency", receipt->currency);
+	appendStringInfoChar(&json, '}');
+	detail = DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
+	MemoryContextSwitchTo(old);
+	return IDEM_VALUE(detail);
+}
+
+void
+receipt_open_anomaly(IdemCall *call, const char *kind, const Receipt *receipt)
+{
+	Datum		payment_no = receipt->payment_no.isnull ?
+		receipt->reported_payment_no : receipt->payment_no.value;
+
+	anomaly_open(call, kind, "receipt", receipt->receipt_no, receipt->order_id,
+				 receipt_detail(call, receipt, payment_no));
+}
+
+void
+receipt_resolve_anomaly(IdemCall *call, const char *kind, const Receipt *receipt,
+						const char *resolution, NullableDatum reason)
+{
+	anomaly_resolve(call, kind, "receipt", receipt->receipt_no, resolution, reason);
+}
+
+
+/* ---------- names and accounts ---------- */
+
+void
+receipt_lock_trade(IdemCall *call, Datum channel, Datum trade_no)
+{
+	char	   *name = psprintf("%s/%s", TextDatumGetCString(channel),
+								TextDatumGetCString(trade_no));
+
+	idem_lock_name(call, IDEM_NAME_TRADE, call->tenant_id, CStringGetTextDatum(name));
+}
+
+bool
+receipt_account_refused(IdemCall *call, const Payment *payment, bool given,
+						Datum channel, Datum account)
+{
+	Datum		keys[] = {call->tenant_id, channel, account};
+
+	if (given && payment != NULL && !payment->account.isnull &&
+		!idem_same_text(payment->account.value, account))
+		return true;
+	if (idem_look(call, &channel_accounts, keys, 2, IDEM_SIGHT_FIRST) == NULL)
+		return false;
+	return idem_look(call, &channel_accounts, keys, 3, IDEM_SIGHT_FIRST) == NULL;
+}
+
+
+/* ---------- several ---------- */
+
+/* Numbers ascend with time */
+static int
+compare_rows(const ListCell *a, const ListCell *b)
+{
+	return DatumGetInt32(DirectFunctionCall2Coll(bttextcmp, C_COLLATION_OID,
+												 IDEM_COLUMN((IdemRow *) lfirst(a), RECEIPT_NO),
+												 IDEM_COLUMN((IdemRow *) lfirst(b), RECEIPT_NO)));
+}
+
+List *
+receipt_lock_mismatches(IdemCall *call, Datum order_id, int32 purchase_no)
+{
+	Datum		keys[] = {call->tenant_id, order_id, Int32GetDatum(purchase_no)};
+	List	   *receipts = NIL;
+	ListCell   *cell;
+
+	foreach(cell, idem_lock_all(call, &receipt_mismatches, keys, lengthof(keys), RECEIPT_NO))
+		receipts = lappend(receipts, receipt_of_row((IdemRow *) lfirst(cell)));
+	return receipts;
+}
+
+Receipt *
+receipt_look_mismatch(IdemCall *call, Datum payment_no)
+{
+	Datum		keys[] = {call->tenant_id, payment_no};
+	List	   *rows = idem_look_all(call, &receipt_by_payment, keys, lengthof(keys),
+									 IDEM_SIGHT_LATEST);
+	ListCell   *cell;
+
+	list_sort(rows, compare_rows);
+	foreach(cell, rows)
+	{
+		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
+
+		if (receipt->disposition == RECEIPT_MISMATCH)
+			return receipt;
+	}
+	return NULL;
+}
+
+bool
+receipt_look_orphans(IdemCall *call, Datum payment_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, payment_no};
+	List	   *rows = idem_look_all(call, &receipt_orphans, keys, lengthof(keys), sight);
+	ListCell   *cell;
+
+	if (sight == IDEM_SIGHT_DIRTY)
+	{
+		/* a repeated report writes to the anomaly alone */
+		foreach(cell, rows)
+			(void) anomaly_look(call, "orphan", "receipt",
+								IDEM_COLUMN((IdemRow *) lfirst(cell), RECEIPT_NO), sight);
+	}
+	return rows != NIL;
+}
+
+/* Lock one of them, waiting if need be; NULL: it is none any more, or call->busy */
+static Receipt *
+lock_orphan(IdemCall *call, const Receipt *seen)
+{
+	Receipt    *receipt = receipt_take(call, seen);
+
+	if (receipt == NULL && !call->busy)
+		receipt = receipt_take(call, receipt_look(call, seen->receipt_no, IDEM_SIGHT_LATEST));
+	return receipt != NULL && receipt->disposition == RECEIPT_ORPHAN ? receipt : NULL;
+}
+
+List *
+receipt_lock_orphans(IdemCall *call, Datum payment_no)
+{
+	Datum		keys[] = {call->tenant_id, payment_no};
+	List	   *rows = idem_look_all(call, &receipt_orphans, keys, lengthof(keys),
+									 IDEM_SIGHT_LATEST);
+	List	   *receipts = NIL;
+	ListCell   *cell;
+
+	list_sort(rows, compare_rows);
+	foreach(cell, rows)
+	{
+		Receipt    *receipt = lock_orphan(call, receipt_of_row((IdemRow *) lfirst(cell)));
+
+		if (receipt != NULL)
+			receipts = lappend(receipts, receipt);
+	}
+	return receipts;
+}
+
+/*
+ * idem_get_receipts(tenant_id, payment_no) -> SETOF idem_receipt
+ *
+ * The money that arrived for a payment, in the order of its arrival.
+ */
+PG_FUNCTION_INFO_V1(idem_get_receipts);
+Datum
+idem_get_receipts(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	Datum		keys[] = {call->tenant_id, idem_arg_key(call, 1)};
+	List	   *rows = idem_look_all(call, &receipt_by_payment, keys, lengthof(keys),
+									 IDEM_SIGHT_FIRST);
+	ListCell   *cell;
+
+	list_sort(rows, compare_rows);
+	idem_begin_rows(call);
+	foreach(cell, rows)
+		idem_emit_row(call, (IdemRow *) lfirst(cell), NATTS);
+	return idem_leave_rows(call);
+}

@@ -1,0 +1,426 @@
+/*-------------------------------------------------------------------------
+ * verify.c
+ *	  The checker: is everything that must hold true of the tables true?
+ *
+ * Each invariant is one SELECT that returns what breaks it: tenant_id, entity,
+ * key, detail.  $1 is the extension's schema.  All of them see the snapshot of
+ * the calling statement, so that work which goes on meanwhile is never taken
+ * for damage.
+ *
+ * The tables are read from end to end and joined by hash or sort.  What the
+ * statistics say (nothing yet, after a restore) must not talk the planner into
+ * a nested loop over 10^6 rows: it is forbidden, and no plan is kept.
+ *-------------------------------------------------------------------------
+ */
+#include "call.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+typedef struct Invariant
+{
+	const char *name;
+	const char *sql;
+} Invariant;
+
+/* The rows that have a state, whatever table they are in */
+#define STATEFUL_ROWS \
+	" (SELECT tenant_id, 'order' AS entity, order_id AS key, status, version FROM @schema@.idem_order" \
+	" UNION ALL SELECT tenant_id, 'payment', payment_no, status, version FROM @schema@.idem_payment" \
+	" UNION ALL SELECT tenant_id, 'refund', refund_no, status, version FROM @schema@.idem_refund" \
+	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly)"
+
+#define OWN_ENTITIES " ('order', 'payment', 'refund', 'anomaly')"
+
+static const Invariant invariants[] = {
+
+	/* ---------- orders ---------- */
+
+	/* Purchase 1 of an order that was paid has exactly one applied receipt */
+	{
+		"order_paid_once",
+		"SELECT o.tenant_id, 'order', o.order_id,"
+		" format('status %s, amount %s, applied receipts %s', o.status, o.amount, coalesce(r.n, 0))"
+		" FROM @schema@.idem_order o LEFT JOIN"
+		" (SELECT tenant_id, order_id, count(*) AS n FROM @schema@.idem_receipt"
+		" WHERE disposition = 'applied' AND purchase_no = 1 GROUP BY tenant_id, order_id) r"
+		" ON r.tenant_id = o.tenant_id AND r.order_id = o.order_id"
+		" WHERE o.status IN ('paid', 'shipped', 'completed', 'refunded')"
+		" AND coalesce(r.n, 0) <> CASE WHEN o.amount > 0 THEN 1 ELSE 0 END"
+	},
+
+	/* An order row follows purchase 1 */
+	{
+		"order_follows_purchase",
+		"SELECT o.tenant_id, 'order', o.order_id,"
+		" format('status %s, applied receipt %s', o.status, r.receipt_no)"
+		" FROM @schema@.idem_order o JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = o.tenant_id AND r.order_id = o.order_id"
+		" WHERE o.status IN ('pending', 'expired') AND r.disposition = 'applied' AND r.purchase_no = 1"
+	},
+
+	/* An order is refunded when all its money went back */
+	{
+		"order_refunded_in_full",
+		"SELECT o.tenant_id, 'order', o.order_id,"
+		" format('receipt %s: amount %s, refunded %s, disputed %s', r.receipt_no, r.amount, r.refunded, r.disputed)"
+		" FROM @schema@.idem_order o JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = o.tenant_id AND r.order_id = o.order_id"
+		" WHERE o.status = 'refunded' AND r.disposition = 'applied' AND r.purchase_no = 1"
+		" AND r.refunded::numeric + r.disputed < r.amount"
+	},
+
+	/* ---------- payments ---------- */
+
+	/* One payable payment per order, over all purchases */
+	{
+		"one_active_payment",
+		"SELECT tenant_id, 'order', order_id, format('active payments %s', string_agg(payment_no, ', ' ORDER BY payment_no))"
+		" FROM @schema@.idem_payment WHERE status IN ('pending', 'closing', 'review')"
+		" GROUP BY tenant_id, order_id HAVING count(*) > 1"
+	},
+
+	/* paid means: exactly one applied receipt of this payment */
+	{
+		"payment_paid_once",
+		"SELECT p.tenant_id, 'payment', p.payment_no,"
+		" format('status %s, applied receipts %s', p.status, coalesce(r.n, 0))"
+		" FROM @schema@.idem_payment p LEFT JOIN"
+		" (SELECT tenant_id, payment_no, count(*) AS n FROM @schema@.idem_receipt"
+		" WHERE disposition = 'applied' GROUP BY tenant_id, payment_no) r"
+		" ON r.tenant_id = p.tenant_id AND r.payment_no = p.payment_no"
+		" WHERE coalesce(r.n, 0) <> CASE WHEN p.status = 'paid' THEN 1 ELSE 0 END"
+	},
+
+	/* Money that arrived for a payment shows in its status, and the reverse */
+	{
+		"payment_shows_money",
+		"SELECT p.tenant_id, 'payment', p.payment_no,"
+		" format('status %s, receipts %s, of these mismatch %s', p.status, coalesce(r.n, 0), coalesce(r.mismatch, 0))"
+		" FROM @schema@.idem_payment p LEFT JOIN"
+		" (SELECT tenant_id, payment_no, count(*) AS n,"
+		" count(*) FILTER (WHERE disposition = 'mismatch') AS mismatch FROM @schema@.idem_receipt"
+		" WHERE disposition NOT IN ('rejected', 'applied') GROUP BY tenant_id, payment_no) r"
+		" ON r.tenant_id = p.tenant_id AND r.payment_no = p.payment_no"
+		" WHERE CASE p.status WHEN 'paid' THEN false"
+		" WHEN 'paid_late' THEN r.n IS NULL"
+		" WHEN 'review' THEN coalesce(r.mismatch, 0) = 0"
+		" ELSE r.n > 0 END"
+	},
+
+	/* What can still be paid is still to be paid */
+	{
+		"payment_still_payable",
+		"SELECT p.tenant_id, 'payment', p.payment_no,"
+		" format('status %s, order %s, applied receipt %s', p.status, coalesce(o.status, 'without a row'), coalesce(r.receipt_no, 'none'))"
+		" FROM @schema@.idem_payment p"
+		" LEFT JOIN @schema@.idem_order o ON o.tenant_id = p.tenant_id AND o.order_id = p.order_id"
+		" LEFT JOIN @schema@.idem_receipt r ON r.tenant_id = p.tenant_id AND r.order_id = p.order_id"
+		" AND r.purchase_no = p.purchase_no AND r.disposition = 'applied'"
+		" WHERE p.status IN ('pending', 'review')"
+		" AND (r.receipt_no IS NOT NULL OR o.status IN ('cancelled', 'expired'))"
+	},
+
+	/* A payment asks for what its order costs */
+	{
+		"payment_like_order",
+		"SELECT p.tenant_id, 'payment', p.payment_no,"
+		" format('%s %s, order %s %s', p.amount, p.currency, o.amount, o.currency)"
+		" FROM @schema@.idem_payment p JOIN @schema@.idem_order o"
+		" ON o.tenant_id = p.tenant_id AND o.order_id = p.order_id"
+		" WHERE p.status = 'pending' AND (p.amount <> o.amount OR p.currency <> o.currency)"
+	},
+
+	/* The next purchase begins when this one is paid */
+	{
+		"purchase_after_purchase",
+		"SELECT p.tenant_id, 'payment', p.payment_no, format('purchase %s, but %s is not paid', p.purchase_no, p.purchase_no - 1)"
+		" FROM @schema@.idem_payment p LEFT JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = p.tenant_id AND r.order_id = p.order_id"
+		" AND r.purchase_no = p.purchase_no - 1 AND r.disposition = 'applied'"
+		" WHERE p.purchase_no > 1 AND r.receipt_no IS NULL"
+	},
+
+	/* A request key leads to its payment, a payment's own key back to it */
+	{
+		"payment_key_leads",
+		"SELECT k.tenant_id, 'payment_key', k.request_key, format('payment %s does not exist', k.payment_no)"
+		" FROM @schema@.idem_payment_key k LEFT JOIN @schema@.idem_payment p"
+		" ON p.tenant_id = k.tenant_id AND p.payment_no = k.payment_no"
+		" WHERE k.payment_no IS NOT NULL AND p.payment_no IS NULL"
+		" UNION ALL SELECT p.tenant_id, 'payment', p.payment_no,"
+		" format('its request key %s leads to %s', p.request_key, coalesce(k.payment_no, 'nothing'))"
+		" FROM @schema@.idem_payment p LEFT JOIN @schema@.idem_payment_key k"
+		" ON k.tenant_id = p.tenant_id AND k.request_key = p.request_key"
+		" WHERE p.request_key IS NOT NULL AND k.payment_no IS DISTINCT FROM p.payment_no"
+	},
+
+	/* ---------- receipts ---------- */
+
+	/* A purchase is paid once */
+	{
+		"one_applied_receipt",
+		"SELECT tenant_id, 'order', order_id, format('purchase %s, applied receipts %s', purchase_no, string_agg(receipt_no, ', ' ORDER BY receipt_no))"
+		" FROM @schema@.idem_receipt WHERE disposition = 'applied'"
+		" GROUP BY tenant_id, order_id, purchase_no HAVING count(*) > 1"
+	},
+
+	/* Money is counted once */
+	{
+		"one_receipt_per_trade",
+		"SELECT tenant_id, 'receipt', min(receipt_no), format('channel %s, account %s, trade %s: %s receipts', channel, account, trade_no, count(*))"
+		" FROM @schema@.idem_receipt GROUP BY tenant_id, channel, account, trade_no HAVING count(*) > 1"
+	},
+
+	/* A receipt stands where its payment stands; without one it is orphan or rejected */
+	{
+		"receipt_of_payment",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('%s, payment %s, order %s, purchase %s; the payment''s are %s, %s', r.disposition,"
+		" coalesce(r.payment_no, 'none'), r.order_id, r.purchase_no, coalesce(p.order_id, 'none'), p.purchase_no)"
+		" FROM @schema@.idem_receipt r LEFT JOIN @schema@.idem_payment p"
+		" ON p.tenant_id = r.tenant_id AND p.payment_no = r.payment_no"
+		" WHERE CASE WHEN r.disposition IN ('orphan', 'rejected') THEN r.payment_no IS NOT NULL"
+		" ELSE p.payment_no IS NULL OR p.order_id IS DISTINCT FROM r.order_id"
+		" OR p.purchase_no IS DISTINCT FROM r.purchase_no END"
+	},
+
+	/* A receipt's counters are the sums of its refunds */
+	{
+		"receipt_sums",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('refunded %s, by its refunds %s; reserved %s, by its refunds %s; disputed %s; amount %s, excess %s',"
+		" r.refunded, coalesce(f.refunded, 0), r.refund_reserved, coalesce(f.reserved, 0), r.disputed, r.amount, r.excess)"
+		" FROM @schema@.idem_receipt r LEFT JOIN"
+		" (SELECT tenant_id, receipt_no, sum(amount) FILTER (WHERE status = 'succeeded') AS refunded,"
+		" sum(amount) FILTER (WHERE status IN ('requested', 'processing', 'abnormal', 'succeeded')) AS reserved"
+		" FROM @schema@.idem_refund GROUP BY tenant_id, receipt_no) f"
+		" ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" WHERE r.refunded <> coalesce(f.refunded, 0) OR r.refund_reserved <> coalesce(f.reserved, 0)"
+		" OR r.refund_reserved::numeric + r.disputed > greatest(coalesce(r.amount, 0), 0)::numeric + r.excess"
+	},
+
+	/*
+	 * Money that fits nothing goes back by itself or waits for a human, who
+	 * may have decided; orphan and rejected money at least had an anomaly.
+	 */
+	{
+		"receipt_cured",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no, format('%s, neither refunded nor in an anomaly', r.disposition)"
+		" FROM @schema@.idem_receipt r"
+		" WHERE r.disposition <> 'applied'"
+		" AND NOT EXISTS (SELECT FROM @schema@.idem_refund f"
+		" WHERE f.tenant_id = r.tenant_id AND f.refund_no = 'A' || r.receipt_no)"
+		" AND NOT EXISTS (SELECT FROM @schema@.idem_anomaly a"
+		" WHERE a.tenant_id = r.tenant_id AND a.entity = 'receipt' AND a.key = r.receipt_no"
+		" AND (a.status = 'opened' OR a.resolution <> 'refund'))"
+	},
+
+	/* ---------- refunds ---------- */
+
+	/* A refund sends back money of its receipt */
+	{
+		"refund_of_receipt",
+		"SELECT f.tenant_id, 'refund', f.refund_no,"
+		" format('receipt %s, payment %s, order %s, currency %s; the receipt''s are %s, %s, %s', f.receipt_no,"
+		" coalesce(f.payment_no, 'none'), coalesce(f.order_id, 'none'), f.currency,"
+		" coalesce(r.payment_no, 'none'), coalesce(r.order_id, 'none'), r.currency)"
+		" FROM @schema@.idem_refund f LEFT JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = f.tenant_id AND r.receipt_no = f.receipt_no"
+		" WHERE r.receipt_no IS NULL OR f.payment_no <> r.payment_no OR f.order_id <> r.order_id"
+		" OR upper(f.currency) <> upper(r.currency)"
+	},
+
+	/* ---------- states and their history ---------- */
+
+	/* Every row is in a state that its machine has */
+	{
+		"state_declared",
+		"SELECT r.tenant_id, r.entity, r.key, format('status %s', r.status)"
+		" FROM" STATEFUL_ROWS " r LEFT JOIN @schema@.idem_machine_state s"
+		" ON s.machine = r.entity AND s.state = r.status WHERE s.state IS NULL"
+	},
+
+	/* The last move of a row led to where the row is */
+	{
+		"history_ends_in_state",
+		"SELECT r.tenant_id, r.entity, r.key,"
+		" format('status %s, version %s; the last move went to %s, version %s', r.status, r.version, h.to_state, h.version)"
+		" FROM (SELECT DISTINCT ON (tenant_id, entity, key) tenant_id, entity, key, to_state, version"
+		" FROM @schema@.idem_history WHERE entity IN" OWN_ENTITIES
+		" ORDER BY tenant_id, entity, key, version DESC) h"
+		" JOIN" STATEFUL_ROWS " r ON r.tenant_id = h.tenant_id AND r.entity = h.entity AND r.key = h.key"
+		" WHERE h.to_state <> r.status OR h.version > r.version"
+	},
+
+	/* What has a history was not deleted */
+	{
+		"history_of_row",
+		"SELECT h.tenant_id, h.entity, h.key, 'its history is here, but the row is gone'"
+		" FROM (SELECT DISTINCT tenant_id, entity, key FROM @schema@.idem_history WHERE entity IN" OWN_ENTITIES ") h"
+		" LEFT JOIN" STATEFUL_ROWS " r ON r.tenant_id = h.tenant_id AND r.entity = h.entity AND r.key = h.key"
+		" WHERE r.key IS NULL"
+	},
+
+	/* Each move begins where the one before it ended, versions strictly ascend */
+	{
+		"history_without_gap",
+		"SELECT tenant_id, entity, key,"
+		" format('version %s from %s follows version %s to %s', version, coalesce(from_state, 'nothing'), last_version, last_state)"
+		" FROM (SELECT tenant_id, entity, key, version, from_state,"
+		" lag(to_state) OVER moves AS last_state, lag(version) OVER moves AS last_version"
+		" FROM @schema@.idem_history WHERE entity IN" OWN_ENTITIES
+		" WINDOW moves AS (PARTITION BY tenant_id, entity, key ORDER BY version)) h"
+		" WHERE last_state IS NOT NULL AND (from_state IS DISTINCT FROM last_state OR version <= last_version)"
+	},
+
+	/* Each move was one that the machine has */
+	{
+		"history_is_legal",
+		"SELECT h.tenant_id, h.entity, h.key,"
+		" format('version %s: %s from %s to %s', h.version, h.event, coalesce(h.from_state, 'nothing'), h.to_state)"
+		" FROM @schema@.idem_history h"
+		" LEFT JOIN @schema@.idem_machine_move m ON m.machine = h.entity"
+		" AND m.from_state = h.from_state AND m.to_state = h.to_state AND m.event = h.event"
+		" LEFT JOIN @schema@.idem_machine_state s ON s.machine = h.entity AND s.state = h.to_state AND s.initial"
+		" WHERE h.entity IN" OWN_ENTITIES
+		" AND CASE WHEN h.from_state IS NULL THEN s.state IS NULL ELSE m.machine IS NULL END"
+	},
+
+	/* ---------- events ---------- */
+
+	/* Each move has its event, as long as events are kept */
+	{
+		"move_has_event",
+		"SELECT h.tenant_id, h.entity, h.key, format('version %s to %s has no event', h.version, h.to_state)"
+		" FROM @schema@.idem_history h"
+		" WHERE h.entity IN" OWN_ENTITIES
+		" AND h.at >= (SELECT min(created_at) FROM @schema@.idem_outbox)"
+		" AND NOT EXISTS (SELECT FROM @schema@.idem_outbox e WHERE e.id = h.event_id)"
+	},
+
+	/* Each event of ours tells of one move */
+	{
+		"event_has_move",
+		"SELECT e.tenant_id, 'event', e.id::text, format('%s of %s %s, moves %s', e.type, e.aggregatetype, e.aggregateid, coalesce(h.n, 0))"
+		" FROM @schema@.idem_outbox e"
+		" JOIN @schema@.idem_machine_state s ON e.type = s.machine || '.' || s.state"
+		" JOIN @schema@.idem_machine m ON m.name = s.machine AND m.builtin"
+		" LEFT JOIN (SELECT event_id, count(*) AS n FROM @schema@.idem_history WHERE event_id IS NOT NULL GROUP BY event_id) h"
+		" ON h.event_id = e.id"
+		" WHERE coalesce(h.n, 0) <> 1"
+	},
+
+	/* ---------- what enforces all this ---------- */
+
+	/* The triggers are there and fire */
+	{
+		"trigger_stands",
+		"SELECT NULL, 'table', w.tab, format('trigger %s is %s', w.trigger,"
+		" CASE t.tgenabled WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'enabled on replicas only' ELSE 'missing' END)"
+		" FROM (VALUES ('idem_order', 'zz_idem_guard'), ('idem_order', 'zz_idem_record'), ('idem_order', 'zz_idem_truncate'),"
+		" ('idem_payment', 'zz_idem_guard'), ('idem_payment', 'zz_idem_record'), ('idem_payment', 'zz_idem_truncate'),"
+		" ('idem_payment_key', 'zz_idem_guard'), ('idem_payment_key', 'zz_idem_truncate'),"
+		" ('idem_receipt', 'zz_idem_guard'), ('idem_receipt', 'zz_idem_truncate'),"
+		" ('idem_refund', 'zz_idem_guard'), ('idem_refund', 'zz_idem_record'), ('idem_refund', 'zz_idem_truncate'),"
+		" ('idem_anomaly', 'zz_idem_guard'), ('idem_anomaly', 'zz_idem_record'), ('idem_anomaly', 'zz_idem_truncate'),"
+		" ('idem_history', 'zz_idem_guard'), ('idem_history', 'zz_idem_truncate'),"
+		" ('idem_outbox', 'zz_idem_guard'),"
+		" ('idem_machine', 'zz_idem_rules'), ('idem_machine', 'zz_idem_truncate'),"
+		" ('idem_machine_state', 'zz_idem_rules'), ('idem_machine_state', 'zz_idem_truncate'),"
+		" ('idem_machine_move', 'zz_idem_rules'), ('idem_machine_move', 'zz_idem_truncate'),"
+		" ('idem_access', 'idem_access_changed'), ('idem_access', 'idem_access_emptied'),"
+		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied')) w (tab, trigger)"
+		" LEFT JOIN pg_class c ON c.relname = w.tab AND c.relnamespace = $1"
+		" LEFT JOIN pg_trigger t ON t.tgrelid = c.oid AND t.tgname = w.trigger"
+		" WHERE coalesce(t.tgenabled, 'D') NOT IN ('O', 'A')"
+		" UNION ALL SELECT NULL, 'database', 'idem_drop_guard', 'the event trigger is missing or disabled'"
+		" WHERE NOT EXISTS (SELECT FROM pg_event_trigger t JOIN pg_proc p ON p.oid = t.evtfoid"
+		" WHERE p.proname = 'idem_drop_guard' AND p.pronamespace = $1 AND t.evtenabled IN ('O', 'A'))"
+	},
+
+	/* The unique indexes are there and hold */
+	{
+		"index_stands",
+		"SELECT NULL, 'index', w.name, CASE WHEN i.indexrelid IS NULL THEN 'missing' ELSE 'not unique, or not valid' END"
+		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_key_pkey'),"
+		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
+		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
+		" ('idem_outbox_pkey'), ('idem_access_pkey')) w (name)"
+		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"
+		" LEFT JOIN pg_index i ON i.indexrelid = c.oid"
+		" WHERE i.indexrelid IS NULL OR NOT (i.indisunique AND i.indisvalid AND i.indisready AND i.indislive)"
+	}
+};
+
+/* Columns of the result */
+enum
+{
+	VERIFY_INVARIANT, VERIFY_TENANT_ID, VERIFY_ENTITY, VERIFY_KEY, VERIFY_DETAIL
+};
+
+static void
+set_until_leaving(const char *setting, const char *value)
+{
+	(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Let the planner do what is right for whole tables, and nothing else */
+static void
+plan_for_whole_tables(void)
+{
+	set_until_leaving("enable_nestloop", "off");
+	set_until_leaving("enable_seqscan", "on");
+	set_until_leaving("enable_hashjoin", "on");
+	set_until_leaving("enable_mergejoin", "on");
+	set_until_leaving("enable_hashagg", "on");
+	set_until_leaving("enable_sort", "on");
+	set_until_leaving("jit", "off");
+}
+
+/* Emit a row for everything that breaks the invariant */
+static void
+check_invariant(IdemCall *call, const Invariant *invariant)
+{
+	Oid			argtypes[] = {OIDOID};
+	Datum		args[] = {ObjectIdGetDatum(call->house->nspoid)};
+	Datum		name = CStringGetTextDatum(invariant->name);
+	char	   *sql = idem_statement_text(call->house, invariant->sql);
+	int			rc = SPI_execute_with_args(sql, lengthof(args), argtypes, args, NULL, true, 0);
+
+	if (rc != SPI_OK_SELECT)
+		elog(ERROR, "could not check \"%s\": %s", invariant->name, SPI_result_code_string(rc));
+
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		idem_put(call, VERIFY_INVARIANT, name);
+		for (int column = VERIFY_TENANT_ID; column <= VERIFY_DETAIL; column++)
+			idem_put_nullable(call, column, idem_result(call, row, column));
+		idem_emit(call);
+	}
+	SPI_freetuptable(SPI_tuptable);
+}
+
+/*
+ * idem_verify() -> rows (invariant, tenant_id, entity, key, detail)
+ *
+ * Every invariant that is broken, and by what.
+ */
+PG_FUNCTION_INFO_V1(idem_verify);
+Datum
+idem_verify(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+
+	idem_begin_rows(call);
+	idem_connect(call);
+	plan_for_whole_tables();
+	for (int i = 0; i < (int) lengthof(invariants); i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		check_invariant(call, &invariants[i]);
+	}
+	return idem_leave_rows(call);
+}

@@ -1,0 +1,154 @@
+# The regress suite once more, in other circumstances: the same scripts, the
+# same expected output, but another schema, search_path and role.
+#
+# The scripts name the extension's objects without a schema, and what is to be
+# shown is that nothing inside the extension needs them on the search_path.  So
+# the scripts are rewritten: each name that the catalog knows as the
+# extension's gets its schema.  The output is compared with those schemas
+# taken out again, and without regard to the widths of columns.
+
+package IdemSuite;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IdemTest;
+use Test::More;
+
+our @EXPORT = qw(prepare_home run_suite_from);
+
+# prepare_home(NODE): a template database with idem in a schema that is on
+# nobody's path.  Everybody may look into it, as they may into public.
+sub prepare_home
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'CREATE DATABASE home');
+	$node->safe_psql('home', 'CREATE SCHEMA idem; CREATE EXTENSION idem SCHEMA idem; GRANT USAGE ON SCHEMA idem TO PUBLIC');
+	return;
+}
+
+# The names of tables, views, functions and row types, longest first.
+sub names_of_extension
+{
+	my ($node) = @_;
+	return split /\n/, $node->safe_psql('home', <<'SQL');
+SELECT DISTINCT name FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+	CROSS JOIN LATERAL (
+		SELECT relname FROM pg_class WHERE oid = d.objid AND d.classid = 'pg_class'::regclass
+		UNION ALL SELECT proname FROM pg_proc WHERE oid = d.objid AND d.classid = 'pg_proc'::regclass
+		UNION ALL SELECT typname FROM pg_type WHERE oid = d.objid AND d.classid = 'pg_type'::regclass) AS n (name)
+WHERE e.extname = 'idem' AND d.deptype = 'e' AND name LIKE 'idem%' ORDER BY name DESC
+SQL
+}
+
+# qualify(SCRIPT, NAMES): names outside of quotes; in quotes those that are
+# names by what stands before or after them.
+sub qualify
+{
+	my ($script, @names) = @_;
+	my $name = '(?:' . join('|', @names) . ')';
+	my $before = qr/(?<![\w."\$])/;
+	my $quoted = qr/'(?:[^']|'')*'/;
+	$script =~ s{(--[^\n]*)|($quoted)(\s*::\s*reg\w+)?|$before($name)\b(?!\s*=>)}{
+		defined $1 ? $1
+		  : defined $2 ? (defined $3 ? quote_qualified($2, $before, $name) . $3 : quote_by_use($2, $before, $name))
+		  : "idem.$4"
+	}ge;
+	return $script;
+}
+
+# A literal that is cast to a name, like 'idem_payment'::regclass.
+sub quote_qualified
+{
+	my ($literal, $before, $name) = @_;
+	$literal =~ s/$before($name)\b/idem.$1/g;
+	return $literal;
+}
+
+# Any other: a signature or a statement within a literal.
+sub quote_by_use
+{
+	my ($literal, $before, $name) = @_;
+	$literal =~ s/$before($name)(?=\s*\()/idem.$1/g;
+	$literal =~ s/\b((?:FROM|INTO|UPDATE|JOIN|TABLE|ONLY)\s+)($name)\b/$1idem.$2/g;
+	return $literal;
+}
+
+sub normal
+{
+	my ($text) = @_;
+	$text =~ s/\bidem\.(?=idem_)//g;
+	$text =~ s/-{2,}/-/g;
+	$text =~ s/[ \t]+/ /g;
+	$text =~ s/ $//mg;
+	return $text;
+}
+
+# run_suite_from(NODE, OPTIONS): every script in a database of its own.
+#   path      the search_path
+#   template  the database to copy, by default home
+#   role      sub: script name -> login role, or undef for the superuser
+#   before    statements that the session runs first, unseen
+#   after     the same, last; what they print is a failure
+sub run_suite_from
+{
+	my ($node, %option) = @_;
+	my @names = names_of_extension($node);
+	my $template = $option{template} || 'home';
+	my @scripts = split ' ', $ENV{IDEM_REGRESS} || '';
+
+	@scripts = map { m{([^/]+)\.sql$} } glob 'test/sql/*.sql' unless @scripts;
+	ok(@scripts > 0, 'there are scripts');
+	foreach my $script (@scripts)
+	{
+		my $role = $option{role} ? $option{role}->($script) : undef;
+		$node->safe_psql('postgres', "CREATE DATABASE suite TEMPLATE $template");
+		my $output = run_script($node, \%option, $role, qualify(read_file("test/sql/$script.sql"), @names));
+		compare($script . ($role ? " as $role" : ''), $script, $output);
+		$node->safe_psql('postgres', 'DROP DATABASE suite');
+	}
+	return;
+}
+
+# As pg_regress would run it.
+sub run_script
+{
+	my ($node, $option, $role, $script) = @_;
+	local $ENV{PGOPTIONS} = "-c search_path=$option->{path} -c intervalstyle=postgres_verbose -c lc_messages=C";
+	local $ENV{PGTZ} = 'PST8PDT';
+	local $ENV{PGDATESTYLE} = 'Postgres, MDY';
+	my $output = '';
+	my $before = $option->{before} || '';
+	my $after = $option->{after} || '';
+	$script = "\\set ECHO none\n$before\n\\set ECHO all\n$script\n\\set ECHO none\n$after\n";
+	my @as = $role ? ('-U', $role) : ();
+	IPC::Run::run([ 'psql', '-X', '-a', '-q', '-h', $node->host, '-p', $node->port, @as, 'suite' ],
+		'<', \$script, '>', \$output, '2>&1');
+	$output =~ s/^\\set ECHO none\n//;
+	$output =~ s/\n\\set ECHO none\n//;
+	return $output;
+}
+
+# One test a script; where it fails, a diff.
+sub compare
+{
+	my ($title, $script, $output) = @_;
+	my @expected = grep { -f } "expected/$script.out", glob "expected/${script}_[0-9].out";
+	my $ours = normal($output);
+	foreach my $file (@expected)
+	{
+		my $theirs = normal(read_file($file));
+		s/\s+\z/\n/ foreach ($ours, $theirs);
+		return pass($title) if $ours eq $theirs;
+	}
+	fail($title);
+	my $directory = temporary_directory();
+	write_file("$directory/expected", @expected ? normal(read_file($expected[0])) : '');
+	write_file("$directory/result", $ours);
+	my (undef, $diff) = run_program('diff', '-U3', "$directory/expected", "$directory/result");
+	diag($diff);
+	return;
+}
+
+1;

@@ -1,0 +1,141 @@
+# What the TAP tests share: a cluster with idem in it, programs that run beside
+# each other, a session that stays open, and data of every kind.
+
+package IdemTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Temp ();
+use IPC::Run   ();
+use PostgreSQL::Test::Cluster;
+use Test::More;
+
+our @EXPORT = qw(new_cluster run_program pgbench write_file read_file open_session
+  temporary_directory verify_is_empty make_every_kind $NOTHING_WAITS);
+
+# A statement that hangs is a failure, not a hang of the suite.
+our $NOTHING_WAITS = "statement_timeout = '10min'";
+
+# new_cluster(NAME, SETTING...): a running cluster.  Without autovacuum, so that
+# what is counted is what the test did.
+sub new_cluster
+{
+	my ($name, @settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init;
+	$node->append_conf('postgresql.conf', "$_\n")
+	  foreach ('autovacuum = off', $NOTHING_WAITS, @settings);
+	$node->start;
+	return $node;
+}
+
+sub temporary_directory
+{
+	return File::Temp::tempdir(CLEANUP => 1);
+}
+
+sub write_file
+{
+	my ($path, $text) = @_;
+	open my $file, '>', $path or die "could not write $path: $!";
+	print $file $text;
+	close $file or die "could not write $path: $!";
+	return $path;
+}
+
+sub read_file
+{
+	my ($path) = @_;
+	open my $file, '<', $path or die "could not read $path: $!";
+	local $/;
+	my $text = <$file>;
+	close $file;
+	return $text;
+}
+
+# run_program(COMMAND...): (exit status, standard output, standard error)
+sub run_program
+{
+	my (@command) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run(\@command, '<', \undef, '>', \$out, '2>', \$err);
+	return ($? >> 8, $out, $err);
+}
+
+# pgbench(NODE, SCRIPT, OPTION...): like run_program; errors of a client end it
+# and make the status non-zero.
+sub pgbench
+{
+	my ($node, $script, @options) = @_;
+	my $directory = temporary_directory();
+	my $file = write_file("$directory/script.sql", $script);
+	return run_program('pgbench', '-n', '-f', $file, @options,
+		'-h', $node->host, '-p', $node->port, 'postgres');
+}
+
+# open_session(NODE): a psql that stays; ask it and it answers.
+sub open_session
+{
+	my ($node) = @_;
+	my %session = (in => '', out => '', err => '', asked => 0);
+	$session{psql} = IPC::Run::start(
+		[ 'psql', '-X', '-A', '-t', '-q', '-f', '-', '-d', $node->connstr('postgres') ],
+		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err},
+		IPC::Run::timeout(600));
+	return bless \%session, 'IdemTest::Session';
+}
+
+# idem_verify() has nothing to say.
+sub verify_is_empty
+{
+	my ($node, $when, $database) = @_;
+	is($node->safe_psql($database || 'postgres', 'SELECT * FROM idem_verify()'), '',
+		"idem_verify() finds nothing broken $when");
+}
+
+# make_every_kind(NODE, DATABASE): orders, payments, receipts and refunds in
+# every state that calls of the API lead to.  Run again it only repeats itself.
+sub make_every_kind
+{
+	my ($node, $database) = @_;
+	return $node->safe_psql($database || 'postgres', read_file('test/t/every_kind.sql'));
+}
+
+package IdemTest::Session;
+
+# ask(SQL): what psql prints for it, messages included, without the last newline.
+sub ask
+{
+	my ($self, $sql) = @_;
+	my $mark = 'asked ' . ++$self->{asked};
+	$self->{out} = $self->{err} = '';
+	$self->{in} .= "$sql\n;\\echo $mark\n\\warn $mark\n";
+	IPC::Run::pump($self->{psql})
+	  until $self->{out} =~ /^$mark$/m && $self->{err} =~ /^$mark$/m;
+	my $answer = $self->{err} . $self->{out};
+	$answer =~ s/^$mark\n//mg;
+	chomp $answer;
+	return $answer;
+}
+
+# begin(SQL): sends it without waiting for the answer; ask('') takes that.
+sub begin
+{
+	my ($self, $sql) = @_;
+	$self->{in} .= "$sql\n;\n";
+	IPC::Run::pump_nb($self->{psql}) foreach (1 .. 3);
+	return;
+}
+
+sub close
+{
+	my ($self) = @_;
+	$self->{in} .= "\\q\n";
+	IPC::Run::finish($self->{psql});
+	return;
+}
+
+1;

@@ -1,0 +1,199 @@
+-- idem_verify(): silent on sound books, and each planted fault is named.
+\set SHOW_CONTEXT never
+\set QUIET on
+
+/*
+ * The scene: rows of the owner, in states that the functions would have led
+ * to.  An order paid and bought again, one that is free, one open, one
+ * refunded, one cancelled and paid too late; a payment in review, one closed;
+ * money that nobody knows.
+ */
+INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at) VALUES
+	('verify', 'order-paid', 'paid', 100, 'CNY', now()),
+	('verify', 'order-free', 'completed', 0, 'CNY', now()),
+	('verify', 'order-open', 'pending', 100, 'CNY', now()),
+	('verify', 'order-back', 'refunded', 100, 'CNY', now()),
+	('verify', 'order-late', 'cancelled', 100, 'CNY', now());
+INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, version, request_key, channel, created_at) VALUES
+	('verify', 'pay-paid', 'order-paid', 1, 100, 'CNY', 'paid', 2, 'key-paid', 'alipay', now()),
+	('verify', 'pay-more', 'order-paid', 2, 100, 'CNY', 'closing', 1, NULL, 'alipay', now()),
+	('verify', 'pay-open', 'order-open', 1, 100, 'CNY', 'pending', 1, NULL, 'alipay', now()),
+	('verify', 'pay-back', 'order-back', 1, 100, 'CNY', 'paid', 1, NULL, 'alipay', now()),
+	('verify', 'pay-late', 'order-late', 1, 100, 'CNY', 'paid_late', 1, NULL, 'alipay', now()),
+	('verify', 'pay-odd', 'order-odd', 1, 100, 'CNY', 'review', 1, NULL, 'alipay', now()),
+	('verify', 'pay-closed', 'order-odd-2', 1, 100, 'CNY', 'closed', 1, NULL, 'alipay', now());
+INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at) VALUES
+	('verify', 'key-paid', 'pay-paid', now()),
+	('verify', 'key-burned', NULL, now());
+INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, refund_reserved, refunded, created_at) VALUES
+	('verify', '9001', 'pay-paid', 'order-paid', 1, 'alipay', 'verify-1', 'pay-paid', 100, 'CNY', 'applied', 0, 0, now()),
+	('verify', '9002', 'pay-back', 'order-back', 1, 'alipay', 'verify-2', 'pay-back', 100, 'CNY', 'applied', 100, 100, now()),
+	('verify', '9003', 'pay-late', 'order-late', 1, 'alipay', 'verify-3', 'pay-late', 100, 'CNY', 'late', 100, 0, now()),
+	('verify', '9004', 'pay-odd', 'order-odd', 1, 'alipay', 'verify-4', 'pay-odd', 99, 'CNY', 'mismatch', 0, 0, now()),
+	('verify', '9005', NULL, NULL, NULL, 'alipay', 'verify-5', 'pay-unknown', 100, 'CNY', 'orphan', 0, 0, now());
+INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, created_at) VALUES
+	('verify', 'back-1', '9002', 'pay-back', 'order-back', 1, 'alipay', 60, 'CNY', 'succeeded', 'request', now()),
+	('verify', 'back-2', '9002', 'pay-back', 'order-back', 1, 'alipay', 40, 'CNY', 'succeeded', 'request', now()),
+	('verify', 'back-0', '9002', 'pay-back', 'order-back', 1, 'alipay', 100, 'CNY', 'failed', 'request', now()),
+	('verify', 'A9003', '9003', 'pay-late', 'order-late', 1, 'alipay', 100, 'CNY', 'requested', 'late', now());
+INSERT INTO idem_anomaly (tenant_id, anomaly_no, kind, entity, key, status, opened_at, last_hit_at) VALUES
+	('verify', 'anomaly-4', 'mismatch', 'receipt', '9004', 'opened', now(), now()),
+	('verify', 'anomaly-5', 'orphan', 'receipt', '9005', 'opened', now(), now());
+INSERT INTO idem_outbox (id, tenant_id, aggregatetype, aggregateid, type, payload, created_at) VALUES
+	('00000000-0000-0000-0000-00000000ef01', 'verify', 'order', 'order-paid', 'payment.pending', '{}', now()),
+	('00000000-0000-0000-0000-00000000ef02', 'verify', 'order', 'order-paid', 'payment.paid', '{}', now()),
+	('00000000-0000-0000-0000-00000000ef03', 'verify', 'shop', '1', 'shop.opened', '{}', now());
+INSERT INTO idem_history (tenant_id, entity, key, version, from_state, to_state, event, session_role, event_id, at) VALUES
+	('verify', 'payment', 'pay-paid', 1, NULL, 'pending', 'create', 'x', '00000000-0000-0000-0000-00000000ef01', now()),
+	('verify', 'payment', 'pay-paid', 2, 'pending', 'paid', 'pay', 'x', '00000000-0000-0000-0000-00000000ef02', now());
+
+SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
+
+/*
+ * Plant a fault past every trigger, return what the checker says, undo it.
+ */
+CREATE FUNCTION pg_temp.broken_by(fault text) RETURNS TABLE (invariant text, entity text, key text, detail text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+	found jsonb;
+BEGIN
+	BEGIN
+		PERFORM set_config('session_replication_role', 'replica', true);
+		EXECUTE fault;
+		PERFORM set_config('session_replication_role', 'origin', true);
+		SELECT coalesce(jsonb_agg(to_jsonb(v)), '[]') INTO found
+			FROM idem_verify() v WHERE v.tenant_id = 'verify' OR v.tenant_id IS NULL;
+		RAISE EXCEPTION USING ERRCODE = 'ZZ001';
+	EXCEPTION WHEN SQLSTATE 'ZZ001' THEN
+		NULL;
+	END;
+	RETURN QUERY SELECT f.* FROM jsonb_to_recordset(found) AS f (invariant text, entity text, key text, detail text)
+		ORDER BY 1, 2, 3, 4;
+END $$;
+
+-- order_paid_once
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET amount = 1 WHERE tenant_id = 'verify' AND order_id = 'order-free'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET amount = 0 WHERE tenant_id = 'verify' AND order_id = 'order-paid'$$);
+
+-- order_follows_purchase
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'pending' WHERE tenant_id = 'verify' AND order_id = 'order-paid'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'expired' WHERE tenant_id = 'verify' AND order_id = 'order-back'$$);
+
+-- order_refunded_in_full
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'refunded' WHERE tenant_id = 'verify' AND order_id = 'order-paid'$$);
+
+-- one_active_payment (its index has to go first, which is noticed)
+SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_payment_active;
+	UPDATE idem_payment SET status = 'closing', order_id = 'order-open' WHERE tenant_id = 'verify' AND payment_no = 'pay-closed'$$);
+
+-- payment_paid_once
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'paid' WHERE tenant_id = 'verify' AND payment_no = 'pay-late'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET disposition = 'applied' WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+
+-- payment_shows_money
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'closed' WHERE tenant_id = 'verify' AND payment_no = 'pay-late'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'failed' WHERE tenant_id = 'verify' AND payment_no = 'pay-odd'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'paid_late' WHERE tenant_id = 'verify' AND payment_no = 'pay-open'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'review' WHERE tenant_id = 'verify' AND payment_no = 'pay-open'$$);
+
+-- payment_still_payable
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'cancelled' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'expired' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'pending', purchase_no = 1 WHERE tenant_id = 'verify' AND payment_no = 'pay-more'$$);
+
+-- payment_like_order
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET amount = 101 WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET currency = 'USD' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
+
+-- purchase_after_purchase
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET purchase_no = 3 WHERE tenant_id = 'verify' AND payment_no = 'pay-more'$$);
+
+-- payment_key_leads
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET payment_no = 'pay-gone' WHERE tenant_id = 'verify' AND request_key = 'key-burned'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_payment_key WHERE tenant_id = 'verify' AND request_key = 'key-paid'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET payment_no = 'pay-open' WHERE tenant_id = 'verify' AND request_key = 'key-paid'$$);
+
+-- one_applied_receipt
+SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_receipt_applied;
+	UPDATE idem_payment SET order_id = 'order-paid', status = 'paid' WHERE tenant_id = 'verify' AND payment_no = 'pay-late';
+	UPDATE idem_receipt SET order_id = 'order-paid', disposition = 'applied' WHERE tenant_id = 'verify' AND receipt_no = '9003';
+	UPDATE idem_refund SET order_id = 'order-paid' WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+
+-- one_receipt_per_trade
+SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_receipt_trade;
+	UPDATE idem_receipt SET trade_no = 'verify-1' WHERE tenant_id = 'verify' AND receipt_no = '9005'$$);
+
+-- receipt_of_payment
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET order_id = 'order-other' WHERE tenant_id = 'verify' AND receipt_no = '9004'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET purchase_no = 2 WHERE tenant_id = 'verify' AND receipt_no = '9004'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET disposition = 'surplus' WHERE tenant_id = 'verify' AND receipt_no = '9005'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET payment_no = 'pay-gone' WHERE tenant_id = 'verify' AND receipt_no = '9005'$$);
+
+-- receipt_sums
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refunded = 60 WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refund_reserved = 1 WHERE tenant_id = 'verify' AND receipt_no = '9001'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET status = 'abnormal' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$ALTER TABLE idem_receipt DROP CONSTRAINT idem_receipt_check1;
+	UPDATE idem_receipt SET disputed = 1 WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+
+-- receipt_cured
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_anomaly WHERE tenant_id = 'verify' AND key = '9004'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_anomaly WHERE tenant_id = 'verify' AND key = '9005'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_refund WHERE tenant_id = 'verify' AND refund_no = 'A9003';
+	UPDATE idem_receipt SET refund_reserved = 0 WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'resolved' WHERE tenant_id = 'verify' AND key = '9004'$$);
+-- a human may have decided otherwise
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'resolved', resolution = 'kept' WHERE tenant_id = 'verify' AND key = '9004'$$);
+
+-- refund_of_receipt
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET receipt_no = '9999' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET payment_no = 'pay-paid' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET currency = 'USD' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+
+-- state_declared
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'lost' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'lost' WHERE tenant_id = 'verify' AND payment_no = 'pay-closed'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET status = 'lost' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'lost', resolution = 'kept' WHERE tenant_id = 'verify' AND key = '9004'$$);
+
+-- history_ends_in_state
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET version = 1 WHERE tenant_id = 'verify' AND payment_no = 'pay-paid'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET to_state = 'failed', event = 'fail' WHERE tenant_id = 'verify' AND version = 2$$);
+
+-- history_of_row
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET key = 'pay-gone' WHERE tenant_id = 'verify'$$);
+
+-- history_without_gap
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET from_state = 'closing' WHERE tenant_id = 'verify' AND version = 2$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET version = 2 WHERE tenant_id = 'verify' AND version = 1$$);
+
+-- history_is_legal
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET event = 'close' WHERE tenant_id = 'verify' AND version = 2$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_history WHERE tenant_id = 'verify' AND version = 1;
+	DELETE FROM idem_outbox WHERE tenant_id = 'verify' AND type = 'payment.pending';
+	UPDATE idem_history SET from_state = NULL WHERE tenant_id = 'verify'$$);
+
+-- move_has_event
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_outbox WHERE tenant_id = 'verify' AND type = 'payment.paid'$$);
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_history (tenant_id, entity, key, version, from_state, to_state, event, session_role, at)
+	VALUES ('verify', 'payment', 'pay-open', 1, NULL, 'pending', 'create', 'x', clock_timestamp())$$);
+
+-- event_has_move
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_outbox (id, tenant_id, aggregatetype, aggregateid, type, payload, created_at)
+	VALUES ('00000000-0000-0000-0000-00000000ef09', 'verify', 'order', 'order-paid', 'payment.paid', '{}', now())$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET event_id = '00000000-0000-0000-0000-00000000ef02' WHERE tenant_id = 'verify' AND version = 1;
+	DELETE FROM idem_outbox WHERE tenant_id = 'verify' AND type = 'payment.pending'$$);
+
+-- trigger_stands
+SELECT * FROM pg_temp.broken_by($$ALTER TABLE idem_payment DISABLE TRIGGER USER$$);
+SELECT * FROM pg_temp.broken_by($$ALTER TABLE idem_order ENABLE REPLICA TRIGGER zz_idem_guard$$);
+SELECT * FROM pg_temp.broken_by($$DROP TRIGGER zz_idem_guard ON idem_receipt$$);
+SELECT * FROM pg_temp.broken_by($$ALTER EVENT TRIGGER idem_drop_guard DISABLE$$);
+
+-- index_stands
+SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_anomaly_open$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idem_refund_channel'::regclass$$);
+
+-- sound again
+SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;

@@ -1,0 +1,120 @@
+# Plans made on small tables stay good when the tables grow.
+#
+# A session keeps plans that it made when the tables were empty, or had one row
+# and statistics that said so.  Another session then loads a million rows, and
+# nothing tells the first to plan again.  What each call reads is counted: a
+# plan that scans a table would read millions of rows.
+
+use strict;
+use warnings;
+
+use IdemTest;
+use Test::More;
+
+my $million = 1_000_000;
+
+# Each call of the main job, ten times, so that plans are generic by then.
+# PREFIX keeps one round's keys apart from another's.
+sub calls
+{
+	my ($prefix, $n) = @_;
+	my $key = "$prefix-$n";
+	my $create = "SELECT payment_no FROM idem_create_payment('plans', '%s', 100, 'CNY', '%s', channel => 'alipay', payment_no => '%s')";
+	return (
+		"SELECT outcome FROM idem_create_order('plans', 'a$key', 100, 'CNY')",
+		sprintf($create, "a$key", "a$key", "no-a$key"),
+		sprintf($create, "a$key", "a$key", "no-a$key"),
+		"SELECT outcome FROM idem_create_payment('plans', 'a$key', 100, 'CNY', 'again-$key')",
+		"SELECT outcome FROM idem_attach_channel_data('plans', 'no-a$key', '{\"qr\": 1}')",
+		"SELECT outcome FROM idem_submit_payment('plans', 'no-a$key', 'alipay')",
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-a$key', 'alipay', 'trade-a$key', 100, 'CNY')",
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-a$key', 'alipay', 'trade-a$key', 100, 'CNY')",
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-a$key', 'alipay', 'trade-surplus-a$key', 100, 'CNY')",
+		"SELECT outcome FROM idem_ship_order('plans', 'a$key')",
+		"SELECT outcome FROM idem_complete_order('plans', 'a$key')",
+		sprintf($create, "b$key", "b$key", "no-b$key"),
+		"SELECT outcome FROM idem_submit_payment('plans', 'no-b$key', 'alipay')",
+		"SELECT outcome FROM idem_begin_close('plans', 'no-b$key')",
+		"SELECT outcome FROM idem_finish_close('plans', 'no-b$key', 'closed')",
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-b$key', 'alipay', 'trade-b$key', 99, 'CNY')",
+		sprintf($create, "c$key", "c$key", "no-c$key"),
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-c$key', 'alipay', 'trade-c$key', 99, 'CNY')",
+		"SELECT outcome FROM idem_resolve_review('plans', 'no-c$key', 'refund', 'wrong amount')",
+		sprintf($create, "d$key", "d$key", "no-d$key"),
+		"SELECT outcome FROM idem_cancel_request_key('plans', 'd$key')",
+		"SELECT outcome FROM idem_cancel_request_key('plans', 'burned-$key')",
+		sprintf($create, "e$key", "e$key", "no-e$key"),
+		"SELECT outcome FROM idem_fail_payment('plans', 'no-e$key')",
+		"SELECT outcome FROM idem_create_order('plans', 'f$key', 100, 'CNY')",
+		"SELECT version FROM idem_update_order('plans', 'f$key', 90, 'CNY', 1)",
+		"SELECT outcome FROM idem_cancel_order('plans', 'f$key')",
+		"SELECT outcome FROM idem_confirm_payment('plans', 'no-orphan-$key', 'alipay', 'trade-o$key', 100, 'CNY')",
+		sprintf($create, "o$key", "o$key", "no-orphan-$key"),
+		"SELECT count(*) FROM idem_get_payment('plans', 'no-a$key')",
+		"SELECT count(*) FROM idem_find_payment('plans', 'a$key')",
+		"SELECT count(*) FROM idem_get_order('plans', 'a$key')",
+		"SELECT count(*) FROM idem_get_receipts('plans', 'no-a$key')",
+		"SELECT count(*) FROM idem_create_payments('plans', jsonb_build_array(jsonb_build_object('order_id', 'g$key', 'amount', 1, 'currency', 'CNY', 'request_key', 'g$key')))");
+}
+
+# A million orders, payments with keys, receipts and refunds of the same tenant,
+# with the triggers that a restore would meet.
+my $load = <<"SQL";
+INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at)
+	SELECT 'plans', 'load-' || i, 'paid', 100, 'CNY', now() FROM generate_series(1, $million) i;
+INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, request_key, channel, created_at)
+	SELECT 'plans', 'load-' || i, 'load-' || i, 1, 100, 'CNY', 'paid', 'load-' || i, 'alipay', now() FROM generate_series(1, $million) i;
+INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at)
+	SELECT 'plans', 'load-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
+INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, created_at)
+	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
+SQL
+
+my %what = (
+	'empty tables' => '',
+	'tables of one analysed row' => "SELECT count(*) FROM idem_create_payment('plans', 'one', 100, 'CNY', 'one', payment_no => 'no-one');
+		SELECT outcome FROM idem_confirm_payment('plans', 'no-one', 'alipay', 'trade-one', 99, 'CNY'); ANALYZE;");
+
+foreach my $scene (sort keys %what)
+{
+	my $node = new_cluster($scene =~ /empty/ ? 'empty' : 'analysed', 'max_wal_size = 4GB', 'wal_level = minimal', 'max_wal_senders = 0');
+	$node->safe_psql('postgres', "CREATE EXTENSION idem; $what{$scene}");
+
+	my $session = open_session($node);
+	foreach my $n (1 .. 10)
+	{
+		$session->ask('BEGIN');
+		my $errors = join '', grep { /ERROR/ } map { $session->ask($_) } calls('before', $n);
+		is($errors, '', "$scene: every call works") if $n == 1;
+		# the tables stay as small as they were
+		$session->ask('ROLLBACK');
+	}
+
+	$node->safe_psql('postgres', $load);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_all_tables WHERE relname LIKE 'idem%' AND autoanalyze_count > 0"),
+		'0', "$scene: a million rows came without ANALYZE");
+
+	# Tuples read by each call, in index entries and in table rows.
+	my $read = <<'SQL';
+SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)
+	+ (SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(indexrelid)), 0) FROM pg_stat_user_indexes)
+FROM pg_stat_xact_user_tables WHERE relname LIKE 'idem\_%'
+SQL
+	$session->ask('BEGIN');
+	my ($worst, $most, $last) = ('', 0, $session->ask($read));
+	foreach my $call (calls('after', 1))
+	{
+		my $answer = $session->ask($call);
+		my $now = $session->ask($read);
+		($worst, $most) = ($call, $now - $last) if $now - $last > $most;
+		is($answer, '', "$scene: $call") if $answer =~ /ERROR/;
+		$last = $now;
+	}
+	cmp_ok($most, '<', 1000, "$scene: no call reads more than a handful of the million rows (the most: $most)")
+	  or diag($worst);
+	$session->ask('COMMIT');
+	$session->close;
+	$node->stop;
+}
+
+done_testing();

@@ -1,0 +1,60 @@
+-- Orders, payments, receipts, refunds and anomalies in every state that calls
+-- of the API lead to.  Each call carries a key or a number of its own, so that
+-- a second run repeats every call and changes nothing.
+
+-- paid, shipped, completed
+SELECT outcome FROM idem_create_order('kinds', 'done', 100, 'CNY', buyer_id => 'b-1', metadata => '{"cart": [1, 2]}');
+SELECT outcome FROM idem_create_payment('kinds', 'done', 100, 'CNY', 'key-done', channel => 'alipay', payment_no => 'pay-done');
+SELECT outcome FROM idem_attach_channel_data('kinds', 'pay-done', '{"qr": "https://qr.example/1"}');
+SELECT outcome FROM idem_submit_payment('kinds', 'pay-done', 'alipay');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-done', 'alipay', 'trade-done', 100, 'CNY');
+SELECT outcome FROM idem_ship_order('kinds', 'done');
+SELECT outcome FROM idem_complete_order('kinds', 'done');
+
+-- still to be paid, with a channel's data and a second key bound to it
+SELECT outcome FROM idem_create_payment('kinds', 'waiting', 250, 'EUR', 'key-waiting', channel => 'stripe', expires_in => '1 year', payment_no => 'pay-waiting');
+SELECT outcome FROM idem_create_payment('kinds', 'waiting', 250, 'EUR', 'key-waiting-2', channel => 'stripe');
+
+-- bought twice
+SELECT outcome FROM idem_create_payment('kinds', 'twice', 70, 'CNY', 'key-twice-1', payment_no => 'pay-twice-1');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-twice-1', 'wechat', 'trade-twice-1', 70, 'CNY');
+SELECT outcome FROM idem_create_payment('kinds', 'twice', 70, 'CNY', 'key-twice-2', repurchase => true, payment_no => 'pay-twice-2');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-twice-2', 'wechat', 'trade-twice-2', 70, 'CNY');
+
+-- closing, closed, failed
+SELECT outcome FROM idem_create_payment('kinds', 'closing', 30, 'CNY', 'key-closing', channel => 'alipay', payment_no => 'pay-closing');
+SELECT outcome FROM idem_submit_payment('kinds', 'pay-closing', 'alipay');
+SELECT outcome FROM idem_begin_close('kinds', 'pay-closing', 'the customer changed her mind');
+SELECT outcome FROM idem_create_payment('kinds', 'closed', 30, 'CNY', 'key-closed', payment_no => 'pay-closed');
+SELECT outcome FROM idem_close_payment('kinds', 'pay-closed');
+SELECT outcome FROM idem_create_payment('kinds', 'failed', 30, 'CNY', 'key-failed', payment_no => 'pay-failed');
+SELECT outcome FROM idem_fail_payment('kinds', 'pay-failed', 'card declined');
+
+-- one more trade on a paid payment: surplus, to be refunded
+SELECT outcome FROM idem_create_payment('kinds', 'surplus', 80, 'CNY', 'key-surplus', payment_no => 'pay-surplus');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-surplus', 'alipay', 'trade-surplus-1', 80, 'CNY');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-surplus', 'alipay', 'trade-surplus-2', 80, 'CNY');
+
+-- money for a cancelled order: late, to be refunded
+SELECT outcome FROM idem_create_order('kinds', 'late', 90, 'CNY');
+SELECT outcome FROM idem_create_payment('kinds', 'late', 90, 'CNY', 'key-late', payment_no => 'pay-late');
+SELECT outcome FROM idem_cancel_order('kinds', 'late', 'out of stock');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-late', 'alipay', 'trade-late', 90, 'CNY');
+
+-- a paid order cancelled: refunded in full
+SELECT outcome FROM idem_create_order('kinds', 'cancelled', 60, 'CNY');
+SELECT outcome FROM idem_create_payment('kinds', 'cancelled', 60, 'CNY', 'key-cancelled', payment_no => 'pay-cancelled');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-cancelled', 'alipay', 'trade-cancelled', 60, 'CNY');
+SELECT outcome FROM idem_cancel_order('kinds', 'cancelled', 'the customer asked');
+
+-- the wrong amount: in review; and one that was decided
+SELECT outcome FROM idem_create_payment('kinds', 'review', 40, 'CNY', 'key-review', payment_no => 'pay-review');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-review', 'alipay', 'trade-review', 39, 'CNY');
+SELECT outcome FROM idem_create_payment('kinds', 'decided', 40, 'CNY', 'key-decided', payment_no => 'pay-decided');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-decided', 'alipay', 'trade-decided', 41, 'CNY');
+SELECT outcome FROM idem_resolve_review('kinds', 'pay-decided', 'accept', 'one cent is fine');
+
+-- money for nothing we know, a burned key, an order that costs nothing
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-of-nobody', 'alipay', 'trade-orphan', 10, 'CNY');
+SELECT outcome FROM idem_cancel_request_key('kinds', 'key-burned', 'never heard of it again');
+SELECT outcome FROM idem_create_order('kinds', 'free', 0, 'CNY');
