@@ -31,6 +31,7 @@
  */
 #include "attachment.h"
 
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -192,6 +193,30 @@ check_arguments(const Attachment *attachment, const TriggerData *data)
 				 errdetail("Its type is %s.", format_type_be(attachment->version.type))));
 }
 
+/*
+ * Is the last of the table's BEFORE UPDATE triggers a guard that fires when
+ * this trigger does?  They are sorted by name, as they fire.
+ */
+static bool
+guard_is_last(const TriggerData *data)
+{
+	const TriggerDesc *triggers = data->tg_relation->trigdesc;
+	const Trigger *last = NULL;
+
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_TYPE_MATCHES(trigger->tgtype, TRIGGER_TYPE_ROW,
+								 TRIGGER_TYPE_BEFORE, TRIGGER_TYPE_UPDATE))
+			last = trigger;
+	}
+	return last != NULL &&
+		last->tgfoid == data->tg_trigger->tgfoid &&
+		last->tgenabled == data->tg_trigger->tgenabled &&
+		last->tgnattr == 0 && last->tgqual == NULL;
+}
+
 /* Read what the arguments of a trigger say, into the current memory context */
 static Attachment *
 read_attachment(const TriggerData *data, const IdemHouse *house)
@@ -204,6 +229,7 @@ read_attachment(const TriggerData *data, const IdemHouse *house)
 	attachment->entity = pstrdup(RelationGetRelationName(data->tg_relation));
 	attachment->birth = "create";
 	attachment->history = true;
+	attachment->last_word = guard_is_last(data);
 	attachment->owned = data->tg_relation->rd_rel->relowner == house->owner;
 	attachment->natts = RelationGetNumberOfAttributes(data->tg_relation);
 	attachment->rules = palloc0(sizeof(ColumnRule) * attachment->natts);

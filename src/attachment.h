@@ -44,6 +44,7 @@ typedef struct Attachment
 	bool		own;			/* a table of the extension itself */
 	bool		owned;			/* by the extension's owner */
 	bool		append_only;
+	bool		last_word;		/* no trigger can change a row after the guard */
 	bool		history;
 	bool		outbox;
 

@@ -259,7 +259,11 @@ idem_function(Oid function_oid)
 
 	function = hash_search(functions, &function_oid, HASH_FIND, NULL);
 	if (function != NULL && function->valid)
+	{
+		if (function->house->schema == NULL)
+			name_house(function->house);
 		return function;
+	}
 
 	proc = SearchSysCache1(PROCOID, ObjectIdGetDatum(function_oid));
 	if (!HeapTupleIsValid(proc))

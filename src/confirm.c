@@ -25,6 +25,7 @@
 #include "anomaly.h"
 #include "key.h"
 #include "receipt.h"
+#include "refund.h"
 
 #include "access/transam.h"
 
@@ -239,8 +240,12 @@ reject_claim(IdemCall *call, const Report *report, const Scene *scene, Datum acc
 static const char *
 leave_alone(IdemCall *call, const Scene *scene, const Receipt *receipt)
 {
+	Settlement	settlement = {0};
+
 	idem_unlock_names(call);
-	scene_put_row(call, scene, receipt, NULL);
+	settlement.refund = refund_look_automatic(call, receipt->receipt_no);
+	settlement.closing_payment_no = IDEM_NULL;
+	scene_put_row(call, scene, receipt, &settlement);
 	return receipt_disposition_names[receipt->disposition];
 }
 

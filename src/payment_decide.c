@@ -61,6 +61,7 @@ static void
 conflict(CreateDecision *decision, const char *message, const char *differs, const char *hint)
 {
 	decision->outcome = CREATE_ERROR;
+	decision->payment = NULL;
 	decision->sqlstate = ERRCODE_IDEM_KEY_CONFLICT;
 	decision->conflict = message;
 	decision->differs = differs;

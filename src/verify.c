@@ -100,13 +100,14 @@ static const Invariant invariants[] = {
 		" format('status %s, receipts %s, of these mismatch %s', p.status, coalesce(r.n, 0), coalesce(r.mismatch, 0))"
 		" FROM @schema@.idem_payment p LEFT JOIN"
 		" (SELECT tenant_id, payment_no, count(*) AS n,"
+		" count(*) FILTER (WHERE disposition = 'applied') AS applied,"
 		" count(*) FILTER (WHERE disposition = 'mismatch') AS mismatch FROM @schema@.idem_receipt"
-		" WHERE disposition NOT IN ('rejected', 'applied') GROUP BY tenant_id, payment_no) r"
+		" WHERE disposition <> 'rejected' GROUP BY tenant_id, payment_no) r"
 		" ON r.tenant_id = p.tenant_id AND r.payment_no = p.payment_no"
 		" WHERE CASE p.status WHEN 'paid' THEN false"
 		" WHEN 'paid_late' THEN r.n IS NULL"
 		" WHEN 'review' THEN coalesce(r.mismatch, 0) = 0"
-		" ELSE r.n > 0 END"
+		" ELSE r.n > r.applied END"
 	},
 
 	/* What can still be paid is still to be paid */
@@ -367,10 +368,17 @@ set_until_leaving(const char *setting, const char *value)
 							 GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* Let the planner do what is right for whole tables, and nothing else */
+/*
+ * Let the planner do what is right for whole tables, and nothing else, with the
+ * memory that is meant for maintenance.
+ */
 static void
 plan_for_whole_tables(void)
 {
+	char		memory_kb[16];
+
+	snprintf(memory_kb, sizeof(memory_kb), "%d", Max(work_mem, maintenance_work_mem));
+	set_until_leaving("work_mem", memory_kb);
 	set_until_leaving("enable_nestloop", "off");
 	set_until_leaving("enable_seqscan", "on");
 	set_until_leaving("enable_hashjoin", "on");

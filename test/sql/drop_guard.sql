@@ -69,8 +69,8 @@ SAVEPOINT scene;
 DROP EXTENSION idem;
 SELECT count(*) FROM pg_extension WHERE extname = 'idem';
 ROLLBACK TO scene;
-ALTER EXTENSION idem DROP TABLE idem_order;
-DROP TABLE idem_order;
+ALTER TABLE idem_order RENAME TO gone;
+DROP INDEX idem_payment_active;
 SAVEPOINT half;
 DROP EXTENSION idem;
 SELECT count(*) FROM pg_extension WHERE extname = 'idem';
@@ -78,6 +78,9 @@ ROLLBACK TO half;
 INSERT INTO idem_payment_key (tenant_id, request_key, created_at) VALUES ('guard', 'guard-1', now());
 DROP EXTENSION idem;
 ROLLBACK;
+
+-- nothing of this has happened
+SELECT idem_next_no() IS NOT NULL AS works;
 
 DROP SCHEMA regress_idem_other CASCADE;
 DROP ROLE regress_idem_bystander;

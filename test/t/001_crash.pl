@@ -60,7 +60,7 @@ foreach my $round (1 .. 3)
 	$total += $_ foreach values %acknowledged;
 	my $told = join ', ', map { "($_, $acknowledged{$_})" } sort keys %acknowledged;
 	is( $node->safe_psql('postgres', <<"SQL"), $total, "round $round: all $total acknowledged payments are there and paid");
-SELECT count(*) FROM (VALUES $told) AS told (client, last), generate_series(1, last) AS n
+SELECT count(*) FROM (VALUES $told) AS told (client, last) CROSS JOIN LATERAL generate_series(1, last) AS n
 JOIN idem_payment ON tenant_id = 'till' AND payment_no = 'pay-$round-' || client || '-' || n AND status = 'paid'
 JOIN idem_receipt r USING (tenant_id, payment_no) WHERE r.disposition = 'applied' AND r.amount = 100
 SQL

@@ -22,7 +22,7 @@ my @drops = ('DROP EXTENSION idem', 'DROP EXTENSION IF EXISTS idem CASCADE', 'DR
 sub outcome_of
 {
 	my ($sql) = @_;
-	my (undef, undef, $error) = $node->psql('postgres', "\\set VERBOSITY verbose\n$sql");
+	my (undef, undef, $error) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET client_min_messages = warning;\n$sql");
 	return $error;
 }
 

@@ -92,7 +92,7 @@ foreach my $lock (@locks)
 {
 	my ($high, $low) = split / /, $lock;
 	my ($signed_high, $signed_low) = map { $_ >= 2**31 ? $_ - 2**32 : $_ } ($high, $low);
-	$user->ask("SELECT pg_advisory_lock($signed_high, $signed_low); SELECT pg_advisory_lock(('x' || lpad(to_hex($high::bigint), 8, '0') || lpad(to_hex($low::bigint), 8, '0'))::bit(64)::bigint)");
+	$user->ask("SELECT pg_advisory_lock($signed_high, $signed_low); SELECT pg_advisory_lock(('x' || lpad(to_hex(${high}::bigint), 8, '0') || lpad(to_hex(${low}::bigint), 8, '0'))::bit(64)::bigint)");
 }
 is($user->ask("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"), 2 * @locks, 'a user locks the same numbers');
 like($session->ask("SELECT 'outcome ' || outcome FROM $locked"), qr/^outcome created$/m, 'and does not stand in the way');
