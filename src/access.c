@@ -314,8 +314,9 @@ make_cache(Oid nspoid)
 }
 
 /*
- * The access tables of a house, fresh as of the last invalidation that came.
- * One that comes while they are read leaves them stale for the next call.
+ * The access tables of a house as they are now.  Invalidations are asked for,
+ * since a transaction that holds all its locks would hear of none.  One that
+ * comes while the tables are read leaves them stale for the next call.
  */
 static AccessCache *
 access_of(const IdemHouse *house)
@@ -323,6 +324,7 @@ access_of(const IdemHouse *house)
 	AccessCache *cache = NULL;
 	ListCell   *cell;
 
+	AcceptInvalidationMessages();
 	foreach(cell, caches)
 	{
 		if (((AccessCache *) lfirst(cell))->nspoid == house->nspoid)

@@ -120,7 +120,7 @@ extern void idem_arg_wait(IdemCall *call, int n);
 extern const char *idem_span_end(IdemCall *call, Interval *span, bool zero_allowed,
 								 TimestampTz *moment);
 extern void idem_because(IdemCall *call, NullableDatum reason);
-extern void idem_bad_argument(IdemCall *call, int n, const char *detail) pg_attribute_noreturn();
+pg_noreturn extern void idem_bad_argument(IdemCall *call, int n, const char *detail);
 
 /* Statements */
 extern uint64 idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args);

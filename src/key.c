@@ -45,16 +45,16 @@
 #define BLOCK_AGE_US 100000
 
 /* Microseconds that this backend may use, each once */
-typedef struct Block
+typedef struct NumberBlock
 {
 	Oid			sequence;		/* that they come from: another house, another block */
 	int64		next;
 	int64		end;			/* first one that is not ours */
 	TimestampTz taken_at;
 	TransactionId taken_by;		/* invalid once known to have committed */
-} Block;
+} NumberBlock;
 
-static Block block;
+static NumberBlock block;
 
 
 /* ---------- blocks ---------- */

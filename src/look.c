@@ -88,7 +88,7 @@ fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 {
 	for (int i = 0; i < nkeys; i++)
 	{
-		bool		is_text = TupleDescAttr(RelationGetDescr(index), i)->atttypid == TEXTOID;
+		bool		is_text = index->rd_opcintype[i] == TEXTOID;
 
 		ScanKeyInit(&scan_keys[i], i + 1, BTEqualStrategyNumber,
 					is_text ? F_TEXTEQ : F_INT4EQ, keys[i]);

@@ -42,7 +42,7 @@ extern const IdemIndex order_by_id;			/* tenant_id, order_id */
 extern Order *order_of_row(const IdemRow *row);
 extern Order *order_look(IdemCall *call, Datum order_id, IdemSight sight);
 extern Order *order_lock(IdemCall *call, Datum order_id);
-extern void order_not_found(Datum order_id) pg_attribute_noreturn();
+pg_noreturn extern void order_not_found(Datum order_id);
 
 /* May the order be paid?  NULL, an order without a row, may. */
 extern bool order_is_payable(const Order *order, TimestampTz now);

@@ -67,7 +67,7 @@ extern Payment *payment_look_active(IdemCall *call, Datum order_id, IdemSight si
 extern Payment *payment_look_latest(IdemCall *call, Datum order_id, IdemSight sight);
 extern Payment *payment_lock(IdemCall *call, Datum payment_no);
 extern List *payment_lock_order(IdemCall *call, Datum order_id);	/* ascending payment_no */
-extern void payment_not_found(Datum payment_no) pg_attribute_noreturn();
+pg_noreturn extern void payment_not_found(Datum payment_no);
 
 /*
  * Write back status, channel, account, channel_data, submitted_at and

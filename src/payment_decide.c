@@ -41,17 +41,15 @@ create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 
 	if (!request->payment_no.isnull)
 	{
-		Datum		keys[] = {call->tenant_id, request->payment_no.value};
-
 		scene->by_no = payment_look(call, request->payment_no.value, sight);
-		scene->orphans = idem_look(call, &receipt_orphans, keys, 2, sight) != NULL;
+		scene->orphans = receipt_look_orphans(call, request->payment_no.value, sight);
 	}
 
 	scene->order = order_look(call, request->order_id, sight);
-	scene->active = payment_look_active(call, request->order_id, sight);
 	scene->latest = payment_look_latest(call, request->order_id, sight);
 	if (scene->latest == NULL)
 		return;
+	scene->active = payment_look_active(call, request->order_id, sight);
 	applied = receipt_look_applied(call, request->order_id, scene->latest->purchase_no, sight);
 	if (applied != NULL)
 		scene->paid = payment_look(call, applied->payment_no.value, sight);

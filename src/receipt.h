@@ -56,7 +56,7 @@ extern Receipt *receipt_look_settled(IdemCall *call, const IdemIndex *index, con
 extern Receipt *receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no, IdemSight sight);
 extern Receipt *receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight);
 extern Receipt *receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no);
-extern void receipt_not_found(Datum receipt_no) pg_attribute_noreturn();
+pg_noreturn extern void receipt_not_found(Datum receipt_no);
 
 extern bool receipt_is_empty(Datum value);
 

@@ -7,7 +7,7 @@
  */
 
 CREATE TABLE @extschema@.idem_capability (
-	capability text COLLATE "C" NOT NULL CHECK (octet_length(capability) BETWEEN 1 AND 255),
+	capability @extschema@.idem_key_text NOT NULL,
 	function_name name NOT NULL,
 	any_tenant boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (capability, function_name)
@@ -17,8 +17,8 @@ COMMENT ON TABLE @extschema@.idem_capability IS
 
 CREATE TABLE @extschema@.idem_access (
 	role name NOT NULL,
-	capability text COLLATE "C" NOT NULL CHECK (octet_length(capability) BETWEEN 1 AND 255),
-	tenant_id text COLLATE "C" NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 255),
+	capability @extschema@.idem_key_text NOT NULL,
+	tenant_id @extschema@.idem_key_text NOT NULL,
 	PRIMARY KEY (role, capability, tenant_id)
 );
 COMMENT ON TABLE @extschema@.idem_access IS

@@ -3,13 +3,13 @@
  */
 
 CREATE TABLE @extschema@.idem_order (
-	tenant_id text COLLATE "C" NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 255),
-	order_id text COLLATE "C" NOT NULL CHECK (octet_length(order_id) BETWEEN 1 AND 255),
+	tenant_id @extschema@.idem_key_text NOT NULL,
+	order_id @extschema@.idem_key_text NOT NULL,
 	status text COLLATE "C" NOT NULL,
 	version integer NOT NULL DEFAULT 1,
-	amount bigint NOT NULL CHECK (amount >= 0),
-	currency text COLLATE "C" NOT NULL CHECK (octet_length(currency) = 3),
-	buyer_id text COLLATE "C" CHECK (octet_length(buyer_id) BETWEEN 1 AND 255),
+	amount @extschema@.idem_price NOT NULL,
+	currency @extschema@.idem_currency NOT NULL,
+	buyer_id @extschema@.idem_key_text,
 	metadata jsonb,
 	created_at timestamptz NOT NULL,
 	expires_at timestamptz,

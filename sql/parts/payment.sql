@@ -6,12 +6,12 @@
  */
 
 CREATE TABLE @extschema@.idem_payment (
-	tenant_id text COLLATE "C" NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 255),
-	payment_no text COLLATE "C" NOT NULL CHECK (octet_length(payment_no) BETWEEN 1 AND 255),
-	order_id text COLLATE "C" NOT NULL CHECK (octet_length(order_id) BETWEEN 1 AND 255),
-	purchase_no integer NOT NULL CHECK (purchase_no >= 1),
-	amount bigint NOT NULL CHECK (amount > 0),
-	currency text COLLATE "C" NOT NULL CHECK (octet_length(currency) = 3),
+	tenant_id @extschema@.idem_key_text NOT NULL,
+	payment_no @extschema@.idem_key_text NOT NULL,
+	order_id @extschema@.idem_key_text NOT NULL,
+	purchase_no integer NOT NULL,
+	amount @extschema@.idem_money NOT NULL,
+	currency @extschema@.idem_currency NOT NULL,
 	status text COLLATE "C" NOT NULL,
 	version integer NOT NULL DEFAULT 1,
 	request_key text COLLATE "C",
@@ -32,8 +32,8 @@ COMMENT ON TABLE @extschema@.idem_payment IS
 'Attempts to pay. One row in pending, closing or review per order. amount is in minor units of currency. channel, account and submitted_at are set once; next_check_at says when reconciliation should ask the channel. Never deleted.';
 
 CREATE TABLE @extschema@.idem_payment_key (
-	tenant_id text COLLATE "C" NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 255),
-	request_key text COLLATE "C" NOT NULL CHECK (octet_length(request_key) BETWEEN 1 AND 255),
+	tenant_id @extschema@.idem_key_text NOT NULL,
+	request_key @extschema@.idem_key_text NOT NULL,
 	payment_no text COLLATE "C",
 	repurchase boolean NOT NULL DEFAULT false,
 	asked_payment_no text COLLATE "C",

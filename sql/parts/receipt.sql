@@ -11,6 +11,11 @@ CREATE TABLE @extschema@.idem_channel_account (
 COMMENT ON TABLE @extschema@.idem_channel_account IS
 'The merchant accounts a tenant expects money on. Once a channel has a row here, money on any other account is rejected.';
 
+CREATE DOMAIN @extschema@.idem_disposition AS text COLLATE "C"
+	CHECK (VALUE IN ('applied', 'late', 'surplus', 'mismatch', 'orphan', 'rejected'));
+COMMENT ON DOMAIN @extschema@.idem_disposition IS
+'What became of money that arrived: applied to its purchase; late, surplus: to be refunded; mismatch: waits for a decision; orphan, rejected: belongs to no payment of ours.';
+
 CREATE TABLE @extschema@.idem_receipt (
 	tenant_id text COLLATE "C" NOT NULL,
 	receipt_no text COLLATE "C" NOT NULL,
@@ -23,17 +28,17 @@ CREATE TABLE @extschema@.idem_receipt (
 	reported_payment_no text COLLATE "C" NOT NULL,
 	amount bigint,
 	currency text COLLATE "C",
-	disposition text COLLATE "C" NOT NULL
-		CHECK (disposition IN ('applied', 'late', 'surplus', 'mismatch', 'orphan', 'rejected')),
+	disposition @extschema@.idem_disposition NOT NULL,
 	refund_reserved bigint NOT NULL DEFAULT 0,
 	refunded bigint NOT NULL DEFAULT 0,
-	disputed bigint NOT NULL DEFAULT 0 CHECK (disputed >= 0),
-	excess bigint NOT NULL DEFAULT 0 CHECK (excess >= 0),
+	disputed bigint NOT NULL DEFAULT 0,
+	excess bigint NOT NULL DEFAULT 0,
 	paid_at timestamptz,
 	created_at timestamptz NOT NULL,
 	PRIMARY KEY (tenant_id, receipt_no),
-	CHECK (0 <= refunded AND refunded <= refund_reserved),
-	CHECK (refund_reserved + disputed <= greatest(coalesce(amount, 0), 0) + excess)
+	CONSTRAINT idem_receipt_sums CHECK (
+		0 <= refunded AND refunded <= refund_reserved AND 0 <= disputed AND 0 <= excess AND
+		refund_reserved + disputed <= greatest(coalesce(amount, 0), 0) + excess)
 );
 CREATE UNIQUE INDEX idem_receipt_trade ON @extschema@.idem_receipt (tenant_id, channel, account, trade_no);
 CREATE UNIQUE INDEX idem_receipt_payment ON @extschema@.idem_receipt (tenant_id, payment_no, channel, trade_no);

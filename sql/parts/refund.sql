@@ -2,9 +2,14 @@
  * refund: money that goes back, bound to one receipt.
  */
 
+CREATE DOMAIN @extschema@.idem_refund_cause AS text COLLATE "C"
+	CHECK (VALUE IN ('request', 'late', 'surplus', 'mismatch', 'orphan', 'cancel', 'channel'));
+COMMENT ON DOMAIN @extschema@.idem_refund_cause IS
+'What made a refund: request a caller, channel the channel''s console, orphan an operator, the others the extension by itself.';
+
 CREATE TABLE @extschema@.idem_refund (
 	tenant_id text COLLATE "C" NOT NULL,
-	refund_no text COLLATE "C" NOT NULL CHECK (octet_length(refund_no) BETWEEN 1 AND 255),
+	refund_no @extschema@.idem_key_text NOT NULL,
 	receipt_no text COLLATE "C" NOT NULL,
 	payment_no text COLLATE "C",
 	order_id text COLLATE "C",
@@ -12,12 +17,11 @@ CREATE TABLE @extschema@.idem_refund (
 	channel text COLLATE "C" NOT NULL DEFAULT '',
 	account text COLLATE "C" NOT NULL DEFAULT '',
 	channel_refund_no text COLLATE "C",
-	amount bigint NOT NULL CHECK (amount > 0),
+	amount @extschema@.idem_money NOT NULL,
 	currency text COLLATE "C" NOT NULL,
 	status text COLLATE "C" NOT NULL,
 	version integer NOT NULL DEFAULT 1,
-	cause text COLLATE "C" NOT NULL
-		CHECK (cause IN ('request', 'late', 'surplus', 'mismatch', 'orphan', 'cancel', 'channel')),
+	cause @extschema@.idem_refund_cause NOT NULL,
 	held boolean NOT NULL DEFAULT false,
 	reason text,
 	created_at timestamptz NOT NULL,

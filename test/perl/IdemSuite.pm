@@ -115,7 +115,7 @@ sub run_suite_from
 sub run_script
 {
 	my ($node, $option, $role, $script) = @_;
-	local $ENV{PGOPTIONS} = "-c search_path=$option->{path} -c intervalstyle=postgres_verbose -c lc_messages=C";
+	local $ENV{PGOPTIONS} = "-c search_path=$option->{path} -c intervalstyle=postgres_verbose";
 	local $ENV{PGTZ} = 'PST8PDT';
 	local $ENV{PGDATESTYLE} = 'Postgres, MDY';
 	my $output = '';

@@ -12,7 +12,7 @@ use IPC::Run   ();
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-our @EXPORT = qw(new_cluster run_program pgbench write_file read_file open_session
+our @EXPORT = qw(new_cluster run_program begin_program end_program pgbench write_file read_file open_session
   temporary_directory verify_is_empty make_every_kind $NOTHING_WAITS);
 
 # A statement that hangs is a failure, not a hang of the suite.
@@ -27,7 +27,7 @@ sub new_cluster
 
 	$node->init;
 	$node->append_conf('postgresql.conf', "$_\n")
-	  foreach ('autovacuum = off', $NOTHING_WAITS, @settings);
+	  foreach ('autovacuum = off', "lc_messages = 'C'", $NOTHING_WAITS, @settings);
 	$node->start;
 	return $node;
 }
@@ -65,6 +65,24 @@ sub run_program
 	return ($? >> 8, $out, $err);
 }
 
+# The same in two steps, for programs that run beside each other.
+sub begin_program
+{
+	my (@command) = @_;
+	my %program = (out => '', err => '');
+	$program{run} = IPC::Run::start(\@command, '<', \undef, '>', \$program{out}, '2>', \$program{err});
+	return \%program;
+}
+
+# end_program(PROGRAM): its exit status; what it said is in {out} and {err}.
+sub end_program
+{
+	my ($program) = @_;
+	IPC::Run::finish($program->{run});
+	diag($program->{err}) if $?;
+	return $? >> 8;
+}
+
 # pgbench(NODE, SCRIPT, OPTION...): like run_program; errors of a client end it
 # and make the status non-zero.
 sub pgbench
@@ -76,13 +94,13 @@ sub pgbench
 		'-h', $node->host, '-p', $node->port, 'postgres');
 }
 
-# open_session(NODE): a psql that stays; ask it and it answers.
+# open_session(NODE, DATABASE): a psql that stays; ask it and it answers.
 sub open_session
 {
-	my ($node) = @_;
+	my ($node, $database) = @_;
 	my %session = (in => '', out => '', err => '', asked => 0);
 	$session{psql} = IPC::Run::start(
-		[ 'psql', '-X', '-A', '-t', '-q', '-f', '-', '-d', $node->connstr('postgres') ],
+		[ 'psql', '-X', '-A', '-t', '-q', '-f', '-', '-d', $node->connstr($database || 'postgres') ],
 		'<', \$session{in}, '>', \$session{out}, '2>', \$session{err},
 		IPC::Run::timeout(600));
 	return bless \%session, 'IdemTest::Session';

@@ -2,7 +2,7 @@
 \set SHOW_CONTEXT never
 \set QUIET on
 SET client_min_messages = warning;
-SELECT current_user AS me, current_schema AS house \gset
+SELECT current_user AS me \gset
 CREATE ROLE regress_idem_shop;
 CREATE ROLE regress_idem_group;
 CREATE ROLE regress_idem_member IN ROLE regress_idem_group;
@@ -221,9 +221,28 @@ SELECT outcome FROM idem_allow('regress_idem_shop', 'client', repeat('x', 255));
 -- the longest tenant is no prefix of another
 SET ROLE regress_idem_shop;
 SELECT outcome FROM idem_create_order(repeat('x', 255), 'access-1', 100, 'CNY');
+\set VERBOSITY sqlstate
 SELECT outcome FROM idem_create_order(repeat('x', 254), 'access-1', 100, 'CNY');
-\echo :LAST_ERROR_SQLSTATE
+\set VERBOSITY default
 RESET ROLE;
+
+-- in a schema that is closed to the role, it gets USAGE too, and keeps it
+BEGIN;
+SET LOCAL idem.allow_drop = on;
+DROP EXTENSION idem;
+CREATE SCHEMA "regress idem House";
+CREATE EXTENSION idem SCHEMA "regress idem House";
+SELECT outcome FROM "regress idem House".idem_allow('regress_idem_shop', 'client', 'acme');
+SELECT outcome FROM "regress idem House".idem_allow('regress_idem_shop', 'client', 'acme');
+SET LOCAL ROLE regress_idem_shop;
+SELECT outcome FROM "regress idem House".idem_create_order('acme', 'access-1', 100, 'CNY');
+RESET ROLE;
+SELECT outcome FROM "regress idem House".idem_disallow('regress_idem_shop', 'client', 'acme');
+SELECT has_schema_privilege('regress_idem_shop', 'regress idem House', 'USAGE');
+ALTER SCHEMA "regress idem House" RENAME TO regress_idem_house;
+SELECT outcome FROM regress_idem_house.idem_create_order('acme', 'access-1', 100, 'CNY');
+ROLLBACK;
+SELECT outcome FROM idem_create_order('acme', 'access-2', 0, 'CNY');
 
 DELETE FROM idem_access WHERE role LIKE 'regress%';
 DROP OWNED BY regress_idem_shop, regress_idem_group, regress_idem_member, regress_idem_outsider,

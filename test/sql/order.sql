@@ -136,13 +136,25 @@ SELECT outcome, status, version FROM idem_ship_order('order', 'shipped');
 SELECT outcome, status, version FROM idem_ship_order('order', 'completed');
 SELECT outcome, status, version FROM idem_complete_order('order', 'completed');
 SELECT outcome, status, version, closing_payment_no FROM idem_cancel_order('order', 'cancelled', 'no longer wanted');
+-- one more, which has no row yet
+SELECT outcome FROM idem_create_payment('order', 'refunded_row', 100, 'CNY', payment_no => 'refunded_row_1');
+SELECT outcome FROM idem_confirm_payment('order', 'refunded_row_1', 'alipay', 'T-refunded_row', 100, 'CNY');
 SELECT outcome FROM idem_begin_close('order', 'state_expired');
 SELECT outcome FROM idem_finish_close('order', 'state_expired', 'closed', expire_order => true);
 -- what drives refunds will do this
+INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, amount, currency,
+	status, cause, created_at)
+SELECT tenant_id, 'R-' || order_id, receipt_no, payment_no, order_id, purchase_no, amount, currency,
+	'succeeded', 'request', created_at
+FROM idem_receipt WHERE tenant_id = 'order' AND order_id IN ('refunded', 'refunded_row');
+UPDATE idem_receipt SET refund_reserved = amount, refunded = amount
+WHERE tenant_id = 'order' AND order_id IN ('refunded', 'refunded_row');
 UPDATE idem_order SET status = 'refunded' WHERE tenant_id = 'order' AND order_id = 'refunded';
 SELECT o, r.status, r.version FROM state, idem_get_order('order', o) r ORDER BY n;
 
 SELECT o, r.outcome, r.status FROM state, idem_create_order('order', o, 100, 'CNY') r ORDER BY n;
+-- paid, and all of it gone back, before there was a row
+SELECT outcome, status, version FROM idem_create_order('order', 'refunded_row', 100, 'CNY');
 
 BEGIN;
 SELECT o, r.* FROM state, idem_update_order('order', o, 100, 'CNY', 99) r ORDER BY n;
@@ -219,6 +231,18 @@ SELECT outcome FROM idem_create_payment('order', 'c4', 100, 'CNY', payment_no =>
 SELECT outcome FROM idem_confirm_payment('order', 'cancel_4', 'alipay', 'T-cancel_4', 99, 'CNY');
 SELECT * FROM idem_cancel_order('order', 'c4');
 
+-- Paid, and bought again: the money of the second purchase decides, too.
+SELECT outcome FROM idem_create_order('order', 'c5', 100, 'CNY');
+SELECT outcome FROM idem_create_payment('order', 'c5', 100, 'CNY', payment_no => 'cancel_5');
+SELECT outcome FROM idem_confirm_payment('order', 'cancel_5', 'alipay', 'T-cancel_5', 100, 'CNY');
+SELECT outcome, purchase_no FROM idem_create_payment('order', 'c5', 100, 'CNY', 'c5 again', true, payment_no => 'cancel_5b');
+BEGIN;
+SELECT outcome FROM idem_confirm_payment('order', 'cancel_5b', 'alipay', 'T-cancel_5b', 99, 'CNY');
+SELECT outcome, status, refund_status FROM idem_cancel_order('order', 'c5');
+ROLLBACK;
+SELECT outcome, status, refund_status, remainder FROM idem_cancel_order('order', 'c5');
+SELECT status FROM idem_get_payment('order', 'cancel_5b');
+
 --
 -- Cancel, without a row
 --
@@ -276,6 +300,30 @@ SELECT * FROM idem_ship_order('order', 's1');
 UPDATE idem_receipt SET refund_reserved = 100 WHERE tenant_id = 'order' AND payment_no = 'ship_1';
 SELECT * FROM idem_complete_order('order', 's1');
 ROLLBACK;
+
+--
+-- Repetitions are free: no transaction number, no lock kept.
+--
+BEGIN;
+SELECT outcome FROM idem_create_order('order', 'o1', 1000, 'CNY', 'b1');
+SELECT outcome FROM idem_update_order('order', 'o1', 1000, 'CNY', 7);
+SELECT outcome FROM idem_ship_order('order', 'shipped');
+SELECT outcome FROM idem_ship_order('order', 'completed');
+SELECT outcome FROM idem_complete_order('order', 'completed');
+SELECT outcome FROM idem_cancel_order('order', 'c3');
+SELECT pg_current_xact_id_if_assigned() IS NULL AS nothing_written;
+SELECT count(*) AS locks FROM pg_locks WHERE pid = pg_backend_pid()
+	AND (locktype = 'advisory' OR mode = 'RowShareLock');
+COMMIT;
+
+-- A call that was rolled back did not happen, its names are free.
+BEGIN;
+SAVEPOINT before;
+SELECT outcome FROM idem_create_order('order', 'undone', 100, 'CNY');
+ROLLBACK TO before;
+SELECT outcome, amount FROM idem_create_order('order', 'undone', 200, 'CNY');
+SELECT count(*) AS names FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory';
+COMMIT;
 
 --
 -- Who may

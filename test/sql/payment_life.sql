@@ -52,6 +52,10 @@ SELECT channel, account, version,
 SELECT outcome FROM idem_create_payment('life', 'short', 100, 'CNY', expires_in => '1 microsecond', payment_no => 'life_short');
 SELECT outcome, status FROM idem_submit_payment('life', 'life_short', 'alipay');
 SELECT outcome FROM idem_attach_channel_data('life', 'life_short', '{}');
+BEGIN;
+UPDATE idem_payment SET expires_at = created_at WHERE tenant_id = 'life' AND payment_no = 'life_bound';
+SELECT outcome, status FROM idem_submit_payment('life', 'life_bound', 'wechat', 'w1');
+ROLLBACK;
 
 --
 -- Channel data: new, the same, other; every state.
@@ -120,6 +124,22 @@ SELECT outcome FROM idem_submit_payment('life', 'life_unpayable', 'alipay');
 SELECT outcome, closing_payment_no FROM idem_cancel_order('life', 'unpayable');
 SELECT * FROM idem_finish_close('life', 'life_unpayable', 'refused');
 SELECT next_check_at <= clock_timestamp() AS due FROM idem_get_payment('life', 'life_unpayable');
+-- nor once the order ran out of time
+SELECT outcome FROM idem_create_order('life', 'ran_out', 100, 'CNY');
+SELECT outcome FROM idem_create_payment('life', 'ran_out', 100, 'CNY', payment_no => 'life_ran_out');
+SELECT outcome FROM idem_begin_close('life', 'life_ran_out');
+BEGIN;
+UPDATE idem_order SET expires_at = created_at WHERE tenant_id = 'life' AND order_id = 'ran_out';
+SELECT outcome, status FROM idem_finish_close('life', 'life_ran_out', 'refused');
+ROLLBACK;
+SELECT outcome, status FROM idem_finish_close('life', 'life_ran_out', 'refused');
+-- nor when another payment paid the purchase
+SELECT outcome FROM idem_create_payment('life', 'two_tabs', 100, 'CNY', payment_no => 'life_tab_1');
+SELECT outcome FROM idem_close_payment('life', 'life_tab_1');
+SELECT outcome FROM idem_create_payment('life', 'two_tabs', 100, 'CNY', payment_no => 'life_tab_2');
+SELECT outcome FROM idem_submit_payment('life', 'life_tab_2', 'wechat');
+SELECT outcome, closing_payment_no FROM idem_confirm_payment('life', 'life_tab_1', 'alipay', 'T-tab_1', 100, 'CNY');
+SELECT outcome, status FROM idem_finish_close('life', 'life_tab_2', 'refused');
 
 -- Closing ends an order only if asked to, and if nothing else of it is active.
 SELECT outcome FROM idem_create_order('life', 'expire', 100, 'CNY');
@@ -200,6 +220,26 @@ SELECT payment_no, status FROM idem_find_payment('life', 'find');
 SELECT payment_no FROM idem_find_payment('life', 'nowhere');
 SELECT payment_no FROM idem_get_payment('life', 'nowhere');
 SELECT payment_no FROM idem_get_payment('another tenant', 'life_find_1');
+
+--
+-- Repetitions are free: no transaction number, no lock kept.
+--
+BEGIN;
+SELECT outcome FROM idem_submit_payment('life', 'life_pending_sent', 'alipay');
+SELECT outcome FROM idem_attach_channel_data('life', 'life_pending_sent', '{"qr": "1"}');
+SELECT outcome FROM idem_begin_close('life', 'life_closing');
+SELECT outcome FROM idem_finish_close('life', 'life_closed', 'closed');
+SELECT outcome FROM idem_finish_close('life', 'life_paid', 'closed', true);
+SELECT outcome FROM idem_finish_close('life', 'life_expire_1', 'closed', true);
+SELECT outcome FROM idem_close_payment('life', 'life_closed');
+SELECT outcome FROM idem_cancel_request_key('life', 'lost');
+SELECT outcome FROM idem_cancel_request_key('life', 'key_paid');
+SELECT outcome FROM idem_fail_payment('life', 'life_failed');
+SELECT outcome FROM idem_fail_payment('life', 'life_paid');
+SELECT pg_current_xact_id_if_assigned() IS NULL AS nothing_written;
+SELECT count(*) AS locks FROM pg_locks WHERE pid = pg_backend_pid()
+	AND (locktype = 'advisory' OR mode = 'RowShareLock');
+COMMIT;
 
 --
 -- Arguments

@@ -70,36 +70,58 @@ INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_
 	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
 SQL
 
-my %what = (
-	'empty tables' => '',
-	'tables of one analysed row' => "SELECT count(*) FROM idem_create_payment('plans', 'one', 100, 'CNY', 'one', payment_no => 'no-one');
-		SELECT outcome FROM idem_confirm_payment('plans', 'no-one', 'alipay', 'trade-one', 99, 'CNY'); ANALYZE;");
-
-foreach my $scene (sort keys %what)
-{
-	my $node = new_cluster($scene =~ /empty/ ? 'empty' : 'analysed', 'max_wal_size = 4GB', 'wal_level = minimal', 'max_wal_senders = 0');
-	$node->safe_psql('postgres', "CREATE EXTENSION idem; $what{$scene}");
-
-	my $session = open_session($node);
-	foreach my $n (1 .. 10)
+# Two scenes, each a database with a session that stays.
+my @scenes = (
+	{ database => 'empty', title => 'empty tables', rows => '' },
 	{
-		$session->ask('BEGIN');
-		my $errors = join '', grep { /ERROR/ } map { $session->ask($_) } calls('before', $n);
-		is($errors, '', "$scene: every call works") if $n == 1;
-		# the tables stay as small as they were
-		$session->ask('ROLLBACK');
-	}
+		database => 'one', title => 'tables of one analysed row', rows => <<'SQL' });
+SELECT count(*) FROM idem_create_order('plans', 'one', 100, 'CNY');
+SELECT count(*) FROM idem_create_payment('plans', 'one', 100, 'CNY', 'one', payment_no => 'no-one');
+SELECT count(*) FROM idem_confirm_payment('plans', 'no-one', 'alipay', 'trade-one', 99, 'CNY');
+ANALYZE;
+SQL
 
-	$node->safe_psql('postgres', $load);
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_all_tables WHERE relname LIKE 'idem%' AND autoanalyze_count > 0"),
-		'0', "$scene: a million rows came without ANALYZE");
-
-	# Tuples read by each call, in index entries and in table rows.
-	my $read = <<'SQL';
+# Tuples read in this transaction, in index entries and in table rows.
+my $read = <<'SQL';
 SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)
 	+ (SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(indexrelid)), 0) FROM pg_stat_user_indexes)
 FROM pg_stat_xact_user_tables WHERE relname LIKE 'idem\_%'
 SQL
+
+# A plan as idem must not keep it, to show that the count would tell.
+my $careless = "EXECUTE careless('plans', 'load-1')";
+
+my $node = new_cluster('plans', 'max_wal_size = 8GB', 'wal_level = minimal', 'max_wal_senders = 0');
+foreach my $scene (@scenes)
+{
+	my $database = $scene->{database};
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, "CREATE EXTENSION idem; $scene->{rows}");
+	my $session = $scene->{session} = open_session($node, $database);
+	foreach my $n (1 .. 10)
+	{
+		$session->ask('BEGIN');
+		my $errors = join '', grep { /ERROR/ } map { $session->ask($_) } calls('before', $n);
+		is($errors, '', "$scene->{title}: every call works") if $n == 1;
+		# the tables stay as small as they were
+		$session->ask('ROLLBACK');
+	}
+	$session->ask('SET plan_cache_mode = force_generic_plan;'
+		  . ' PREPARE careless AS SELECT status FROM idem_payment WHERE tenant_id = $1 AND payment_no = $2');
+	$session->ask($careless);
+	$session->ask('RESET plan_cache_mode');
+}
+
+my @loads = map { begin_program('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-c', $load, '-d', $node->connstr($_->{database})) } @scenes;
+is(join(' ', map { end_program($_) } @loads), '0 0', 'a million rows are loaded');
+
+foreach my $scene (@scenes)
+{
+	my ($session, $title) = ($scene->{session}, $scene->{title});
+	is( $node->safe_psql($scene->{database},
+			"SELECT count(*) FROM pg_stat_all_tables WHERE relname LIKE 'idem%' AND autoanalyze_count > 0"),
+		'0', "$title: nobody analysed them");
+
 	$session->ask('BEGIN');
 	my ($worst, $most, $last) = ('', 0, $session->ask($read));
 	foreach my $call (calls('after', 1))
@@ -107,14 +129,19 @@ SQL
 		my $answer = $session->ask($call);
 		my $now = $session->ask($read);
 		($worst, $most) = ($call, $now - $last) if $now - $last > $most;
-		is($answer, '', "$scene: $call") if $answer =~ /ERROR/;
+		is($answer, '', "$title: $call") if $answer =~ /ERROR/;
 		$last = $now;
 	}
-	cmp_ok($most, '<', 1000, "$scene: no call reads more than a handful of the million rows (the most: $most)")
+	cmp_ok($most, '<', 1000, "$title: no call reads more than a handful of the million rows (the most: $most)")
 	  or diag($worst);
+	if ($scene->{database} eq 'one')
+	{
+		$session->ask($careless);
+		cmp_ok($session->ask($read) - $last, '>', 100_000, "$title: a careless plan would be seen");
+	}
 	$session->ask('COMMIT');
 	$session->close;
-	$node->stop;
 }
 
+$node->stop;
 done_testing();
