@@ -36,8 +36,8 @@ endif
 
 # The suites, in the order in which they run.  Who adds a file adds its name:
 # test/t/000_house.pl compares.
-REGRESS = catalog access order payment_create payment_batch payment_life confirm receipt review verify drop_guard
-ISOLATION = create_race request_key_race order_race close_race confirm_race review_race cancel_race access_race
+REGRESS = catalog access errors machine outbox key order payment_create payment_batch payment_life confirm receipt review verify drop_guard
+ISOLATION = create_race request_key_race order_race close_race confirm_race review_race cancel_race access_race machine_race
 
 # The extension script, in the order in which the parts build on each other:
 # tables and types come before the functions that use them.

@@ -12,14 +12,17 @@
  *
  * Roles are stored by name and resolved at use.  A stored number would lend a
  * dropped role's rights to whoever gets the number after a restore; a name can
- * come back too, but a new role has no EXECUTE, and idem_allow (allow.c) throws
- * out what the former bearer of the name left behind before it grants any.
+ * come back too.  So a row counts only if its own role was granted EXECUTE on
+ * the called function, which no new role was; and idem_allow (allow.c) throws
+ * out what the former bearer of a name left behind before it grants any.
  *-------------------------------------------------------------------------
  */
 #include "access.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/pg_proc.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "lib/stringinfo.h"
@@ -63,12 +66,17 @@ typedef struct AccessTenant
 	List	   *grants;			/* of AccessGrant */
 } AccessTenant;
 
-/* What opens one function */
+/* What opens one function, and to whom */
 typedef struct AccessFunction
 {
 	NameData	name;			/* hash key */
 	CapabilitySet capabilities;
 	bool		any_tenant;
+	Oid			oid;			/* of the pg_proc row below; invalid: not read */
+	uint32		hashvalue;		/* of that row in the syscache */
+	uint32		changes;		/* counts changes of that row */
+	uint32		known_at;		/* the changes at which grantees was read */
+	List	   *grantees;		/* roles that EXECUTE was granted to, by OID */
 } AccessFunction;
 
 /* The access tables of one house, as last read */
@@ -127,6 +135,30 @@ doubt_roles(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
 	role_changes++;
 }
 
+/* Syscache callback: a function's row changed (0: any) */
+static void
+doubt_grantees(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
+			   uint32 hashvalue)
+{
+	ListCell   *cell;
+
+	foreach(cell, caches)
+	{
+		AccessCache *cache = lfirst(cell);
+		HASH_SEQ_STATUS scan;
+		AccessFunction *function;
+
+		if (!cache->loaded)
+			continue;
+		hash_seq_init(&scan, cache->functions);
+		while ((function = hash_seq_search(&scan)) != NULL)
+		{
+			if (hashvalue == 0 || hashvalue == function->hashvalue)
+				function->changes++;
+		}
+	}
+}
+
 /* The number of a capability; -1: there is none of this name */
 static int
 capability_number(const AccessCache *cache, const char *name)
@@ -170,6 +202,11 @@ keep_capability(AccessCache *cache, TupleTableSlot *slot)
 	{
 		function->capabilities = 0;
 		function->any_tenant = false;
+		function->oid = InvalidOid;
+		function->hashvalue = 0;
+		function->changes = 1;
+		function->known_at = 0;
+		function->grantees = NIL;
 	}
 	function->capabilities |= capability_set(cache, name);
 	if (DatumGetBool(slot_getattr(slot, CAPABILITY_ANY_TENANT, &isnull)))
@@ -352,9 +389,59 @@ is_member_of_owner(const IdemCall *call)
 		has_privs_of_role(call->caller, call->house->owner);
 }
 
-/* Has the caller the rights of this role, by whatever inherited membership? */
+/* Read to whom EXECUTE on a function was granted */
+static void
+read_grantees(AccessCache *cache, AccessFunction *function, Oid oid)
+{
+	uint32		at = function->changes; /* the lookup may bring changes in */
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+	MemoryContext old = MemoryContextSwitchTo(cache->context);
+	Datum		value;
+	bool		isnull;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", oid);
+	list_free(function->grantees);
+	function->grantees = NIL;
+	value = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &isnull);
+	if (!isnull)
+	{
+		Acl		   *acl = DatumGetAclP(value);
+
+		for (int i = 0; i < ACL_NUM(acl); i++)
+		{
+			if ((ACLITEM_GET_PRIVS(ACL_DAT(acl)[i]) & ACL_EXECUTE) != 0)
+				function->grantees = lappend_oid(function->grantees, ACL_DAT(acl)[i].ai_grantee);
+		}
+	}
+	MemoryContextSwitchTo(old);
+	ReleaseSysCache(tuple);
+
+	function->oid = oid;
+	function->hashvalue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(oid));
+	function->known_at = at;
+}
+
+/*
+ * Was EXECUTE on the called function granted to this very role?  That the
+ * caller could call it proves nothing: he may have it from a group, and the
+ * row from a dropped role of his name.
+ */
 static bool
-has_rights_of(const IdemCall *call, AccessRole *role)
+was_granted(const IdemCall *call, AccessCache *cache, AccessFunction *function, Oid role)
+{
+	if (function->known_at != function->changes || function->oid != call->function->oid)
+		read_grantees(cache, function, call->function->oid);
+	return list_member_oid(function->grantees, role);
+}
+
+/*
+ * Has the caller the rights of this role, by whatever inherited membership,
+ * and has the role those of its row?
+ */
+static bool
+has_rights_of(const IdemCall *call, AccessCache *cache, AccessFunction *function,
+			  AccessRole *role)
 {
 	if (role->resolved != role_changes)
 	{
@@ -363,13 +450,15 @@ has_rights_of(const IdemCall *call, AccessRole *role)
 		role->oid = get_role_oid(NameStr(role->name), true);
 		role->resolved = at;
 	}
-	return OidIsValid(role->oid) && has_privs_of_role(call->caller, role->oid);
+	return OidIsValid(role->oid) &&
+		has_privs_of_role(call->caller, role->oid) &&
+		was_granted(call, cache, function, role->oid);
 }
 
 /* Does a row for exactly this tenant give the caller one of the capabilities? */
 static bool
-is_allowed_for(const IdemCall *call, AccessCache *cache, const char *tenant_id,
-			   CapabilitySet capabilities)
+is_allowed_for(const IdemCall *call, AccessCache *cache, AccessFunction *function,
+			   const char *tenant_id, CapabilitySet capabilities)
 {
 	AccessTenant *tenant = hash_search(cache->tenants, tenant_id, HASH_FIND, NULL);
 	ListCell   *cell;
@@ -380,7 +469,8 @@ is_allowed_for(const IdemCall *call, AccessCache *cache, const char *tenant_id,
 	{
 		AccessGrant *grant = lfirst(cell);
 
-		if ((grant->capability & capabilities) != 0 && has_rights_of(call, grant->role))
+		if ((grant->capability & capabilities) != 0 &&
+			has_rights_of(call, cache, function, grant->role))
 			return true;
 	}
 	return false;
@@ -388,7 +478,7 @@ is_allowed_for(const IdemCall *call, AccessCache *cache, const char *tenant_id,
 
 /* Does a row for whatever tenant? */
 static bool
-is_allowed_for_any(const IdemCall *call, AccessCache *cache, CapabilitySet capabilities)
+is_allowed_for_any(const IdemCall *call, AccessCache *cache, AccessFunction *function)
 {
 	HASH_SEQ_STATUS scan;
 	AccessRole *role;
@@ -396,7 +486,8 @@ is_allowed_for_any(const IdemCall *call, AccessCache *cache, CapabilitySet capab
 	hash_seq_init(&scan, cache->roles);
 	while ((role = hash_seq_search(&scan)) != NULL)
 	{
-		if ((role->capabilities & capabilities) != 0 && has_rights_of(call, role))
+		if ((role->capabilities & function->capabilities) != 0 &&
+			has_rights_of(call, cache, function, role))
 		{
 			hash_seq_term(&scan);
 			return true;
@@ -407,17 +498,18 @@ is_allowed_for_any(const IdemCall *call, AccessCache *cache, CapabilitySet capab
 
 /* Do the rows for the call's tenant, or for all, give one of the capabilities? */
 static bool
-is_allowed(const IdemCall *call, AccessCache *cache, CapabilitySet capabilities)
+is_allowed(const IdemCall *call, AccessCache *cache, AccessFunction *function,
+		   CapabilitySet capabilities)
 {
 	if (call->tenant_id != (Datum) 0)
 	{
 		char		tenant_id[IDEM_KEY_BYTES + 1];
 
 		text_to_cstring_buffer(DatumGetTextPP(call->tenant_id), tenant_id, sizeof(tenant_id));
-		if (is_allowed_for(call, cache, tenant_id, capabilities))
+		if (is_allowed_for(call, cache, function, tenant_id, capabilities))
 			return true;
 	}
-	return is_allowed_for(call, cache, ALL_TENANTS, capabilities);
+	return is_allowed_for(call, cache, function, ALL_TENANTS, capabilities);
 }
 
 /* "client", "client or auditor", ... */
@@ -454,14 +546,19 @@ raise_denied(const IdemCall *call, const AccessCache *cache, CapabilitySet capab
 					 call->house->schema)));
 }
 
-/* Raise 42501 */
-static void
-raise_owner_only(const IdemCall *call)
+/* What opens the called function; raises 42501 if it is the owner's alone */
+static AccessFunction *
+called_function(const IdemCall *call, AccessCache *cache)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied for function %s", NameStr(call->function->name)),
-			 errdetail("Only superusers and members of the extension's owner may call it.")));
+	AccessFunction *function = hash_search(cache->functions, NameStr(call->function->name),
+										   HASH_FIND, NULL);
+
+	if (function == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for function %s", NameStr(call->function->name)),
+				 errdetail("Only superusers and members of the extension's owner may call it.")));
+	return function;
 }
 
 /*
@@ -479,13 +576,10 @@ access_check(const IdemCall *call)
 		return;
 
 	cache = access_of(call->house);
-	function = hash_search(cache->functions, NameStr(call->function->name), HASH_FIND, NULL);
-	if (function == NULL)
-		raise_owner_only(call);
-
+	function = called_function(call, cache);
 	allowed = function->any_tenant ?
-		is_allowed_for_any(call, cache, function->capabilities) :
-		is_allowed(call, cache, function->capabilities);
+		is_allowed_for_any(call, cache, function) :
+		is_allowed(call, cache, function, function->capabilities);
 	if (!allowed)
 		raise_denied(call, cache, function->capabilities);
 }
@@ -506,10 +600,9 @@ access_require(const IdemCall *call, const char *capability)
 	capabilities = capability_set(cache, capability);
 	if (capabilities == 0)
 		elog(ERROR, "unknown capability \"%s\"", capability);
-	if (!is_allowed(call, cache, capabilities))
+	if (!is_allowed(call, cache, called_function(call, cache), capabilities))
 		raise_denied(call, cache, capabilities);
 }
-
 
 /* Is there a capability of this name? */
 bool
@@ -550,4 +643,5 @@ idem_init_access(void)
 {
 	CacheRegisterRelcacheCallback(doubt_caches, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, doubt_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, doubt_grantees, (Datum) 0);
 }

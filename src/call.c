@@ -45,6 +45,7 @@ typedef struct OpenCall
 {
 	int			nest_level;		/* transaction nest level at entry */
 	const char *reason;			/* for history; lives as long as the call */
+	bool		by_api;			/* not by a trigger outside of any call */
 } OpenCall;
 
 static OpenCall open_calls[IDEM_MAX_DEPTH];
@@ -303,7 +304,7 @@ idem_house(Oid function_oid)
 bool
 idem_inside_call(void)
 {
-	return depth > 0;
+	return depth > 0 && open_calls[depth - 1].by_api;
 }
 
 /* The reason that the innermost call gave, for history; NULL: none */
@@ -324,7 +325,7 @@ idem_because(IdemCall *call, NullableDatum reason)
 }
 
 static void
-push_call(void)
+push_call(bool by_api, const char *reason)
 {
 	if (depth >= IDEM_MAX_DEPTH)
 		ereport(ERROR,
@@ -332,7 +333,8 @@ push_call(void)
 				 errmsg("calls of idem are nested too deeply"),
 				 errdetail("No more than %d calls can be open at once.", IDEM_MAX_DEPTH)));
 	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
-	open_calls[depth].reason = NULL;
+	open_calls[depth].by_api = by_api;
+	open_calls[depth].reason = reason;
 	depth++;
 }
 
@@ -407,7 +409,7 @@ enter(FunctionCallInfo fcinfo, bool fact)
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	access_check(call);
 	become_owner(call);
-	push_call();
+	push_call(true, NULL);
 
 	if (result != NULL)
 	{
@@ -439,7 +441,8 @@ idem_enter_fact(FunctionCallInfo fcinfo)
 
 /*
  * For a trigger that needs a statement of ours: no rights to check, since the
- * statement that fired it was allowed.
+ * statement that fired it was allowed.  It counts as open, so that nothing it
+ * stands on is swept away, but is inside the API only if it was fired there.
  */
 IdemCall *
 idem_enter_trigger(FunctionCallInfo fcinfo)
@@ -449,6 +452,7 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 	call->fact = true;
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	become_owner(call);
+	push_call(idem_inside_call(), idem_current_reason());
 	return call;
 }
 
@@ -644,6 +648,7 @@ idem_leave_trigger(IdemCall *call)
 {
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
+	depth--;
 }
 
 /*

@@ -241,7 +241,7 @@ typedef enum LockResult
  */
 static LockResult
 lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
-		 LockWaitPolicy policy, IdemRow **row)
+		 LockWaitPolicy policy, IdemRow **row, TransactionId *holder)
 {
 	Oid			table_oid = get_relname_relid(index->table, call->house->nspoid);
 	Relation	table = table_open(table_oid, RowShareLock);
@@ -263,7 +263,10 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 		locked = ROW_LOCKED;
 	}
 	else if (result == TM_WouldBlock)
+	{
 		locked = ROW_BUSY;
+		*holder = failure.xmax;
+	}
 	else if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -287,6 +290,7 @@ IdemRow *
 idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys)
 {
 	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+	TransactionId holder;
 	int			pause_ms = 1;
 	IdemRow    *row;
 
@@ -295,7 +299,7 @@ idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 		row = idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
 		if (row == NULL)
 			return NULL;
-		switch (lock_tid(call, index, &row->tid, policy, &row))
+		switch (lock_tid(call, index, &row->tid, policy, &row, &holder))
 		{
 			case ROW_LOCKED:
 				return row;
@@ -313,13 +317,29 @@ idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 	}
 }
 
-/* Lock a row that was seen at tid, if nobody else holds it; NULL: somebody does */
+/*
+ * Lock a row that was seen at tid, if nobody else holds it.  NULL: somebody
+ * does, who is left in call->rival, or the row has moved.
+ */
 IdemRow *
 idem_try_lock(IdemCall *call, const IdemIndex *index, ItemPointer tid)
 {
+	TransactionId holder = InvalidTransactionId;
 	IdemRow    *row;
 
-	return lock_tid(call, index, tid, LockWaitSkip, &row) == ROW_LOCKED ? row : NULL;
+	switch (lock_tid(call, index, tid, LockWaitSkip, &row, &holder))
+	{
+		case ROW_LOCKED:
+			return row;
+		case ROW_BUSY:
+			/* several holders at once have no transaction that could be awaited */
+			if (TransactionIdIsInProgress(holder))
+				call->rival = holder;
+			break;
+		case ROW_GONE:
+			break;
+	}
+	return NULL;
 }
 
 /* The column that idem_lock_all sorts by, for its comparator */
@@ -353,9 +373,10 @@ idem_lock_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 	{
 		ItemPointerData tid = ((IdemRow *) lfirst(cell))->tid;
 		IdemRow    *row;
+		TransactionId holder;
 		LockResult	result;
 
-		while ((result = lock_tid(call, index, &tid, policy, &row)) == ROW_BUSY)
+		while ((result = lock_tid(call, index, &tid, policy, &row, &holder)) == ROW_BUSY)
 		{
 			if (!idem_pause(call, &pause_ms))
 			{
@@ -458,18 +479,21 @@ idem_unlock_names(IdemCall *call)
 /* ---------- wait ---------- */
 
 /*
- * Sleep a little, each time twice as long up to 16 ms.  false: the call's
+ * Sleep a little, each time twice as long up to 16 ms.  false: a request's
  * time to wait is over.
  */
 bool
 idem_pause(IdemCall *call, int *pause_ms)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	long		left_ms;
+	long		left_ms = LONGEST_PAUSE_MS;
 
-	if (now >= call->deadline)
-		return false;
-	left_ms = TimestampDifferenceMilliseconds(now, call->deadline) + 1;
+	if (!call->fact)
+	{
+		if (now >= call->deadline)
+			return false;
+		left_ms = TimestampDifferenceMilliseconds(now, call->deadline) + 1;
+	}
 
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(*pause_ms, left_ms), PG_WAIT_EXTENSION);

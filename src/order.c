@@ -12,6 +12,13 @@
  * does it under the order's name and looks dirty for the other two: whichever
  * comes second sees the first, waits for it, and begins again.
  *
+ * Whoever judges money holds all payments of the order locked and may wait for
+ * more.  Were a row born meanwhile, he would want its lock last and the next
+ * one first: a deadlock, and a fact refused.  So an order without a row has
+ * another gate, its oldest payment.  It is taken under the name, when no row is
+ * there, and only tried, so that nothing is held while waiting for it; and who
+ * inserts a row has to take it too.
+ *
  * A row that exists is changed under its row lock.  To change its amount the
  * name is needed as well, since a payment is created without that lock.
  *-------------------------------------------------------------------------
@@ -103,6 +110,57 @@ order_lock(IdemCall *call, Datum order_id)
 	Datum		keys[] = {call->tenant_id, order_id};
 
 	return order_of_row(idem_lock_row(call, &order_by_id, keys, lengthof(keys)));
+}
+
+/* Wait for whoever was in the way; false: a request's time is over */
+static bool
+step_back(IdemCall *call, int *pause_ms)
+{
+	idem_unlock_names(call);
+	CHECK_FOR_INTERRUPTS();
+	return TransactionIdIsValid(call->rival) ?
+		idem_await_rival(call) : idem_pause(call, pause_ms);
+}
+
+/*
+ * Lock the gate of an order without a row, under its name.  false: somebody
+ * holds it.  An order without payments needs none.
+ */
+static bool
+try_gate(IdemCall *call, Datum order_id)
+{
+	Datum		keys[] = {call->tenant_id, order_id};
+	IdemRow    *oldest = idem_look(call, &payment_by_order, keys, lengthof(keys),
+								   IDEM_SIGHT_DIRTY);
+
+	if (TransactionIdIsValid(call->rival))
+		return false;
+	return oldest == NULL || idem_try_lock(call, &payment_by_no, &oldest->tid) != NULL;
+}
+
+bool
+order_lock_gate(IdemCall *call, Datum order_id, Order **order)
+{
+	int			pause_ms = 1;
+
+	for (;;)
+	{
+		*order = order_lock(call, order_id);
+		if (*order != NULL || call->busy)
+			return !call->busy;
+
+		idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, order_id);
+		if (order_look(call, order_id, IDEM_SIGHT_DIRTY) == NULL && try_gate(call, order_id))
+		{
+			idem_unlock_names(call);
+			return true;
+		}
+		if (!step_back(call, &pause_ms))
+		{
+			call->busy = true;
+			return false;
+		}
+	}
 }
 
 void
@@ -253,7 +311,7 @@ catch_up(IdemCall *call, Order *order, const Receipt *applied)
  * *order; NULL: a rival was in the way and is gone, try again.
  */
 static const char *
-try_create(IdemCall *call, Order *asked, Order **order)
+try_create(IdemCall *call, Order *asked, Order **order, int *pause_ms)
 {
 	Payment    *active;
 	Payment    *paid = NULL;
@@ -265,21 +323,18 @@ try_create(IdemCall *call, Order *asked, Order **order)
 	applied = receipt_look_applied(call, asked->order_id, 1, IDEM_SIGHT_DIRTY);
 	if (applied != NULL)
 		paid = payment_look(call, applied->payment_no.value, IDEM_SIGHT_DIRTY);
-	if (TransactionIdIsValid(call->rival))
-	{
-		idem_unlock_names(call);
-		return idem_await_rival(call) ? NULL : "in_progress";
-	}
-	if (*order != NULL)
+	if (*order != NULL && !TransactionIdIsValid(call->rival))
 		return "existing";
 
+	if (TransactionIdIsValid(call->rival) || !try_gate(call, asked->order_id))
+	{
+		*order = NULL;
+		return step_back(call, pause_ms) ? NULL : "in_progress";
+	}
 	compare_payment(asked, active);
 	compare_payment(asked, paid);
 	if (!order_insert(call, asked))
-	{
-		idem_unlock_names(call);
-		return NULL;
-	}
+		return step_back(call, pause_ms) ? NULL : "in_progress";
 	catch_up(call, asked, applied);
 	*order = asked;
 	return "created";
@@ -314,6 +369,7 @@ idem_create_order(PG_FUNCTION_ARGS)
 	Order		asked = {0};
 	Order	   *order;
 	const char *outcome = "existing";
+	int			pause_ms = 1;
 
 	asked.order_id = idem_arg_key(call, 1);
 	asked.amount = idem_arg_amount(call, 2, 0);
@@ -326,8 +382,8 @@ idem_create_order(PG_FUNCTION_ARGS)
 	order = order_look(call, asked.order_id, IDEM_SIGHT_FIRST);
 	if (order == NULL)
 	{
-		while ((outcome = try_create(call, &asked, &order)) == NULL)
-			CHECK_FOR_INTERRUPTS();
+		while ((outcome = try_create(call, &asked, &order, &pause_ms)) == NULL)
+			 /* again */ ;
 		idem_unlock_names(call);
 	}
 	if (order == NULL)
@@ -409,8 +465,9 @@ idem_update_order(PG_FUNCTION_ARGS)
 	Order	   *order;
 
 	idem_because(call, idem_arg(call, 5));
-	order = order_look(call, order_id, IDEM_SIGHT_FIRST);
-	if (order == NULL || order->amount != amount || !idem_same_text(order->currency, currency))
+	order = order_look(call, order_id, IDEM_SIGHT_LATEST);
+	if (order != NULL &&
+		(order->amount != amount || !idem_same_text(order->currency, currency)))
 		order = order_lock(call, order_id);
 	if (call->busy)
 		return idem_leave(call, "in_progress");
@@ -428,8 +485,9 @@ idem_update_order(PG_FUNCTION_ARGS)
 /* ---------- ship and complete ---------- */
 
 /*
- * What may be said of an order without a lock, by status; NULL: lock and
- * judge.  Nobody takes back what was shipped, so a repetition stays one.
+ * What may be said of an order without locking it, by status; NULL: lock it
+ * and judge.  Said from what is committed now, not from an old snapshot: who
+ * hears "refused" acts on it.
  */
 static const char *const ship_outcomes[] = {
 	[ORDER_PENDING] = "refused",
@@ -473,10 +531,10 @@ fulfil(FunctionCallInfo fcinfo, const char *const *outcomes, OrderStatus to)
 {
 	IdemCall   *call = idem_enter(fcinfo);
 	Datum		order_id = idem_arg_key(call, 1);
-	Order	   *order = order_look(call, order_id, IDEM_SIGHT_FIRST);
+	Order	   *order = order_look(call, order_id, IDEM_SIGHT_LATEST);
 	const char *outcome;
 
-	if (order == NULL || outcomes[order->status] == NULL)
+	if (order != NULL && outcomes[order->status] == NULL)
 		order = order_lock(call, order_id);
 	if (call->busy)
 		return idem_leave(call, "in_progress");

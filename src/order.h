@@ -42,6 +42,13 @@ extern const IdemIndex order_by_id;			/* tenant_id, order_id */
 extern Order *order_of_row(const IdemRow *row);
 extern Order *order_look(IdemCall *call, Datum order_id, IdemSight sight);
 extern Order *order_lock(IdemCall *call, Datum order_id);
+
+/*
+ * Lock what everybody locks first who judges the order's money: its row or, if
+ * it has none (*order is NULL then), its oldest payment.  While that is locked
+ * nobody gives the order a row.  false: call->busy.
+ */
+extern bool order_lock_gate(IdemCall *call, Datum order_id, Order **order);
 pg_noreturn extern void order_not_found(Datum order_id);
 
 /* May the order be paid?  NULL, an order without a row, may. */

@@ -197,8 +197,7 @@ try_cancel(IdemCall *call, Cancel *cancel)
 {
 	Payment    *active;
 
-	cancel->order = order_lock(call, cancel->order_id);
-	if (call->busy)
+	if (!order_lock_gate(call, cancel->order_id, &cancel->order))
 		return "in_progress";
 	if (cancel->order != NULL && cancel_outcomes[cancel->order->status] != NULL)
 		return cancel_outcomes[cancel->order->status];

@@ -208,7 +208,8 @@ make_payload(Attachment *attachment, const Move *move)
 	put_int64(&object, "v", 1);
 	foreach(cell, attachment->payload)
 		put_column(&object, attachment, lfirst(cell), move->row);
-	put_text(&object, "tenant_id", move->tenant_id.value);
+	if (attachment->tenant.attnum != 0)
+		put_text(&object, "tenant_id", move->tenant_id.value);
 	if (move->from != NULL)
 		put_chars(&object, "from", move->from->name, move->from->len);
 	else

@@ -78,8 +78,8 @@ payment_give_up(IdemCall *call, Payment *payment)
 
 /*
  * What may be said of a payment without locking it, by status; NULL: lock it
- * and judge.  Only pending and closing lead anywhere by the requests here, and
- * no move leads back to them from the others.
+ * and judge.  Said from what is committed now, not from an old snapshot: who
+ * hears "refused" or "already closing" acts on it.
  */
 typedef const char *const StatusOutcomes[PAYMENT_CLOSED + 1];
 
@@ -90,9 +90,9 @@ typedef const char *const StatusOutcomes[PAYMENT_CLOSED + 1];
 static Payment *
 find_payment(IdemCall *call, Datum payment_no, StatusOutcomes outcomes)
 {
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_FIRST);
+	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 
-	if (payment == NULL || outcomes[payment->status] == NULL)
+	if (payment != NULL && outcomes[payment->status] == NULL)
 		payment = payment_lock(call, payment_no);
 	if (payment == NULL && !call->busy)
 		payment_not_found(payment_no);
@@ -351,7 +351,7 @@ is_finished(IdemCall *call, const Payment *payment, CloseResult result, bool exp
 		case PAYMENT_CLOSED:
 			if (result == RESULT_ALREADY_PAID)
 				return false;
-			order = expire_order ? order_look(call, payment->order_id, IDEM_SIGHT_FIRST) : NULL;
+			order = expire_order ? order_look(call, payment->order_id, IDEM_SIGHT_LATEST) : NULL;
 			return order == NULL || order->status != ORDER_PENDING;
 		case PAYMENT_REVIEW:
 		case PAYMENT_PAID:
@@ -377,11 +377,9 @@ idem_finish_close(PG_FUNCTION_ARGS)
 	Datum		payment_no = idem_arg_key(call, 1);
 	CloseResult result = arg_close_result(call, 2);
 	bool		expire_order = idem_arg_bool(call, 3);
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_FIRST);
+	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 	const char *outcome;
 
-	if (payment == NULL)
-		payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 	if (payment == NULL)
 		payment_not_found(payment_no);
 
@@ -567,7 +565,7 @@ static StatusOutcomes fail_outcomes = {
 static Payment *
 find_failed(IdemCall *call, Datum payment_no)
 {
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_FIRST);
+	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 
 	if (payment != NULL && fail_outcomes[payment->status] != NULL)
 		return payment;

@@ -123,7 +123,7 @@ insert(IdemCall *call, const CreateRequest *request, const Payment *payment)
 
 /* Bind the request key to a payment that is there already */
 static bool
-bind(IdemCall *call, const CreateRequest *request, const Payment *payment)
+attach_key(IdemCall *call, const CreateRequest *request, const Payment *payment)
 {
 	NullableDatum args[] = {
 		IDEM_VALUE(call->tenant_id),
@@ -200,7 +200,7 @@ act(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *
 	if (decision->expired != NULL && !retire(call, decision))
 		return false;
 	if (decision->bind)
-		return bind(call, request, decision->payment);
+		return attach_key(call, request, decision->payment);
 	if (decision->outcome == CREATE_CREATED)
 		return create(call, request, scene, decision);
 	return true;

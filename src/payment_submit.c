@@ -137,17 +137,17 @@ idem_attach_channel_data(PG_FUNCTION_ARGS)
 						call->function->argnames[2], NameStr(call->function->name)),
 				 errdetail("Channel data that was attached is replaced, never taken away.")));
 
-	payment = payment_look(call, payment_no, IDEM_SIGHT_FIRST);
-	if (payment == NULL || attach_outcome(payment, data.value) == NULL)
-		payment = payment_lock(call, payment_no);
+	payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 	if (payment == NULL)
-	{
-		if (call->busy)
-			return idem_leave(call, "in_progress");
 		payment_not_found(payment_no);
-	}
-
 	outcome = attach_outcome(payment, data.value);
+	if (outcome == NULL)
+	{
+		payment = payment_lock(call, payment_no);
+		if (payment == NULL)
+			return idem_leave(call, "in_progress");
+		outcome = attach_outcome(payment, data.value);
+	}
 	if (outcome == NULL)
 	{
 		payment->channel_data = data;

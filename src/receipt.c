@@ -387,13 +387,20 @@ receipt_account_refused(IdemCall *call, const Payment *payment, bool given,
 
 /* ---------- several ---------- */
 
-/* Numbers ascend with time */
+/* In the order of arrival; two that arrived at once, by number */
 static int
 compare_rows(const ListCell *a, const ListCell *b)
 {
+	IdemRow    *x = (IdemRow *) lfirst(a);
+	IdemRow    *y = (IdemRow *) lfirst(b);
+	TimestampTz x_at = DatumGetTimestampTz(IDEM_COLUMN(x, CREATED_AT));
+	TimestampTz y_at = DatumGetTimestampTz(IDEM_COLUMN(y, CREATED_AT));
+
+	if (x_at != y_at)
+		return x_at < y_at ? -1 : 1;
 	return DatumGetInt32(DirectFunctionCall2Coll(bttextcmp, C_COLLATION_OID,
-												 IDEM_COLUMN((IdemRow *) lfirst(a), RECEIPT_NO),
-												 IDEM_COLUMN((IdemRow *) lfirst(b), RECEIPT_NO)));
+												 IDEM_COLUMN(x, RECEIPT_NO),
+												 IDEM_COLUMN(y, RECEIPT_NO)));
 }
 
 List *

@@ -46,8 +46,7 @@ scene_lock(IdemCall *call, Datum payment_no, Scene *scene)
 	if (seen == NULL)
 		return true;
 
-	scene->order = order_lock(call, seen->order_id);
-	if (!call->busy)
+	if (order_lock_gate(call, seen->order_id, &scene->order))
 		scene->payments = payment_lock_order(call, seen->order_id);
 	if (!call->busy)
 		scene->mismatches = receipt_lock_mismatches(call, seen->order_id, seen->purchase_no);

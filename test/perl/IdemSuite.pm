@@ -82,6 +82,7 @@ sub normal
 	$text =~ s/-{2,}/-/g;
 	$text =~ s/[ \t]+/ /g;
 	$text =~ s/ $//mg;
+	$text =~ s/\s+\z/\n/;
 	return $text;
 }
 
@@ -139,7 +140,6 @@ sub compare
 	foreach my $file (@expected)
 	{
 		my $theirs = normal(read_file($file));
-		s/\s+\z/\n/ foreach ($ours, $theirs);
 		return pass($title) if $ours eq $theirs;
 	}
 	fail($title);

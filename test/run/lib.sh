@@ -180,7 +180,7 @@ build() {
 }
 
 install_idem() {
-	quietly "$work/install.log" "${install_as:-as_user}" make -C "$work/idem" PG_CONFIG="$PG_CONFIG" install
+	quietly "$work/install.log" "${install_as:-as_user}" make -C "$work/idem" PG_CONFIG="$PG_CONFIG" "$@" install
 }
 
 # start_cluster [setting=value]...: reached by nobody but us, through a socket

@@ -170,6 +170,15 @@ SET ROLE regress_idem_shop;
 SELECT status FROM idem_get_order('acme', 'access-1');
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
+-- ... nor with EXECUTE that he has from a group
+GRANT regress_idem_group TO regress_idem_shop;
+UPDATE idem_access SET tenant_id = 'umbrella' WHERE role = 'regress_idem_group';
+SET ROLE regress_idem_shop;
+SELECT status FROM idem_get_order('umbrella', 'access-1');
+SELECT status FROM idem_get_order('acme', 'access-1');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+REVOKE regress_idem_group FROM regress_idem_shop;
 SELECT outcome FROM idem_allow('regress_idem_shop', 'auditor', 'umbrella');
 SELECT capability, tenant_id FROM idem_access WHERE role = 'regress_idem_shop' ORDER BY 1, 2;
 SET ROLE regress_idem_shop;

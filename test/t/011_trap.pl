@@ -27,7 +27,8 @@ $node->safe_psql('home', <<'SQL');
 CREATE ROLE mallory LOGIN;
 CREATE SCHEMA trap AUTHORIZATION mallory;
 GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC;
-GRANT SELECT ON ALL TABLES IN SCHEMA idem TO mallory;
+-- to set her scenes with: rows that have expired, say
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA idem TO mallory;
 SELECT idem.idem_allow('mallory', capability)
 FROM unnest('{client,channel,cashier,fulfil,relay,operator,auditor}'::text[]) AS capability;
 SET ROLE mallory;

@@ -1,0 +1,42 @@
+--
+-- key: numbers.
+--
+
+-- 19 digits at most, ascending, made of now; the node stands in the last ten bits.
+SELECT idem_next_no() ~ '^[1-9][0-9]{0,18}$' AS digits, idem_next_no()::bigint < idem_next_no()::bigint AS ascending;
+SELECT abs((idem_next_no()::bigint >> 10) - (extract(epoch FROM clock_timestamp() - timestamptz '2020-01-01 UTC') * 1e6)::bigint)
+	< 60 * 1000000 AS of_now, idem_next_no()::bigint & 1023 AS node;
+SET idem.node_id = 1023;
+SELECT idem_next_no()::bigint & 1023 AS node;
+RESET idem.node_id;
+SELECT count(DISTINCT idem_next_no()) FROM generate_series(1, 10000);
+
+-- They are not rolled back.
+BEGIN;
+SELECT idem_next_no() AS first \gset
+SAVEPOINT s;
+SELECT idem_next_no() AS second \gset
+ROLLBACK TO s;
+SELECT idem_next_no() AS third \gset
+ROLLBACK;
+SELECT idem_next_no() AS fourth \gset
+SELECT :first < :second AND :second < :third AND :third < :fourth AS ascending;
+
+-- A clock that goes back an hour: numbers go on from the last one.
+SELECT setval('idem_number', last_value + 3600 * 1000000::bigint) AS ahead FROM idem_number \gset
+SELECT pg_sleep(0.11) \g /dev/null
+SELECT (idem_next_no()::bigint >> 10) - :ahead AS next;
+SELECT (idem_next_no()::bigint >> 10) > :ahead + 1 AS later;
+
+BEGIN READ ONLY;
+SELECT idem_next_no();
+ROLLBACK;
+
+-- The end: refused, not begun again.
+BEGIN;
+SELECT last_value AS before FROM idem_number \gset
+SELECT setval('idem_number', (1::bigint << 53) - 2) AS last \gset
+SELECT pg_sleep(0.11) \g /dev/null
+SELECT idem_next_no();
+ROLLBACK;
+SELECT setval('idem_number', :before - 3600 * 1000000::bigint) IS NOT NULL AS reset;
