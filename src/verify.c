@@ -250,7 +250,7 @@ static const Invariant invariants[] = {
 		" format('status %s, version %s; the last move went to %s, version %s', r.status, r.version, h.to_state, h.version)"
 		" FROM (SELECT DISTINCT ON (tenant_id, entity, key) tenant_id, entity, key, to_state, version"
 		" FROM @schema@.idem_history WHERE entity IN" OWN_ENTITIES
-		" ORDER BY tenant_id, entity, key, version DESC) h"
+		" ORDER BY tenant_id, entity, key, version DESC, at DESC) h"
 		" JOIN" STATEFUL_ROWS " r ON r.tenant_id = h.tenant_id AND r.entity = h.entity AND r.key = h.key"
 		" WHERE h.to_state <> r.status OR h.version > r.version"
 	},
@@ -272,7 +272,7 @@ static const Invariant invariants[] = {
 		" FROM (SELECT tenant_id, entity, key, version, from_state,"
 		" lag(to_state) OVER moves AS last_state, lag(version) OVER moves AS last_version"
 		" FROM @schema@.idem_history WHERE entity IN" OWN_ENTITIES
-		" WINDOW moves AS (PARTITION BY tenant_id, entity, key ORDER BY version)) h"
+		" WINDOW moves AS (PARTITION BY tenant_id, entity, key ORDER BY version, at)) h"
 		" WHERE last_state IS NOT NULL AND (from_state IS DISTINCT FROM last_state OR version <= last_version)"
 	},
 

@@ -40,11 +40,11 @@ INSERT INTO idem_anomaly (tenant_id, anomaly_no, kind, entity, key, status, open
 	('verify', 'anomaly-4', 'mismatch', 'receipt', '9004', 'opened', now(), now()),
 	('verify', 'anomaly-5', 'orphan', 'receipt', '9005', 'opened', now(), now());
 INSERT INTO idem_outbox (id, tenant_id, aggregatetype, aggregateid, type, payload, created_at) VALUES
-	('00000000-0000-0000-0000-00000000ef01', 'verify', 'order', 'order-paid', 'payment.pending', '{}', now()),
+	('00000000-0000-0000-0000-00000000ef01', 'verify', 'order', 'order-paid', 'payment.pending', '{}', now() - interval '1 second'),
 	('00000000-0000-0000-0000-00000000ef02', 'verify', 'order', 'order-paid', 'payment.paid', '{}', now()),
 	('00000000-0000-0000-0000-00000000ef03', 'verify', 'shop', '1', 'shop.opened', '{}', now());
 INSERT INTO idem_history (tenant_id, entity, key, version, from_state, to_state, event, session_role, event_id, at) VALUES
-	('verify', 'payment', 'pay-paid', 1, NULL, 'pending', 'create', 'x', '00000000-0000-0000-0000-00000000ef01', now()),
+	('verify', 'payment', 'pay-paid', 1, NULL, 'pending', 'create', 'x', '00000000-0000-0000-0000-00000000ef01', now() - interval '1 second'),
 	('verify', 'payment', 'pay-paid', 2, 'pending', 'paid', 'pay', 'x', '00000000-0000-0000-0000-00000000ef02', now());
 
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
