@@ -404,7 +404,7 @@ enter(FunctionCallInfo fcinfo, bool fact)
 
 	call->fact = fact;
 	if (call->function->takes_tenant)
-		call->tenant_id = idem_arg_key(call, 0);
+		call->tenant_id = fact ? idem_arg_fact_key(call, 0) : idem_arg_key(call, 0);
 
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	access_check(call);

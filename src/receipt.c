@@ -22,6 +22,7 @@
 #include "key.h"
 #include "receipt.h"
 
+#include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
@@ -182,7 +183,9 @@ receipt_take(IdemCall *call, const Receipt *seen)
 
 	if (row == NULL)
 	{
+		/* its holders can be several: wait for the row, not for one of them */
 		idem_unlock_names(call);
+		call->rival = InvalidTransactionId;
 		(void) idem_lock_row(call, &receipt_by_no, keys, lengthof(keys));
 	}
 	return receipt_of_row(row);

@@ -3,12 +3,12 @@
  *	  What money means for its payment, and all that follows.
  *
  * Two channels can pay one order, and each report knows its own payment only.
- * So whoever judges money locks everything that the judgement depends on, the
- * order's row, all its payments ascending, the purchase's receipts that wait
- * for a decision, and only then locks the order's name and looks dirty for
- * what is being born meanwhile: a payment, the order's row, the receipt that
- * pays the purchase.  If anything is, it is awaited and the scene is locked
- * anew; nothing is written before the judgement is final.
+ * So whoever judges money locks everything that the judgement depends on: the
+ * order's gate (its row, see order.c), all its payments ascending, and the
+ * purchase's receipts that wait for a decision.  Only then he locks the order's
+ * name and looks dirty for what is being born meanwhile: a payment, the order's
+ * row, the receipt that pays the purchase.  If anything is, it is awaited and
+ * the scene is locked anew; nothing is written before the judgement is final.
  *
  * The receipt is written first, while the name is still locked: from then on
  * whoever looks for the purchase's applied receipt meets it.

@@ -50,11 +50,11 @@ sub qualify
 	my $name = '(?:' . join('|', @names) . ')';
 	my $before = qr/(?<![\w."\$])/;
 	my $quoted = qr/'(?:[^']|'')*'/;
-	$script =~ s{(--[^\n]*)|($quoted)(\s*::\s*reg\w+)?|$before($name)\b(?!\s*=>)}{
+	$script =~ s{(--[^\n]*|/\*.*?\*/)|($quoted)(\s*::\s*reg\w+)?|$before($name)\b(?!\s*=>)}{
 		defined $1 ? $1
 		  : defined $2 ? (defined $3 ? quote_qualified($2, $before, $name) . $3 : quote_by_use($2, $before, $name))
 		  : "idem.$4"
-	}ge;
+	}gse;
 	return $script;
 }
 
@@ -78,11 +78,11 @@ sub quote_by_use
 sub normal
 {
 	my ($text) = @_;
-	$text =~ s/\bidem\.(?=idem_)//g;
+	$text =~ s/\b(?:idem|public)\.(?=idem_)//g;
 	$text =~ s/-{2,}/-/g;
 	$text =~ s/[ \t]+/ /g;
 	$text =~ s/ $//mg;
-	$text =~ s/\s+\z/\n/;
+	$text =~ s/\s*\z/\n/;
 	return $text;
 }
 

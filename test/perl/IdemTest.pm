@@ -132,7 +132,7 @@ sub ask
 	$self->{out} = $self->{err} = '';
 	$self->{in} .= "$sql\n;\\echo $mark\n\\warn $mark\n";
 	IPC::Run::pump($self->{psql})
-	  until $self->{out} =~ /^$mark$/m && $self->{err} =~ /^$mark$/m;
+	  until $self->{out} =~ /^$mark\n/m && $self->{err} =~ /^$mark\n/m;
 	my $answer = $self->{err} . $self->{out};
 	$answer =~ s/^$mark\n//mg;
 	chomp $answer;
