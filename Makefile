@@ -64,6 +64,9 @@ ifeq (,$(shell command -v $(or $(PG_CLANG),/nonexistent)))
 override with_llvm = no
 endif
 
+# In databases of their own: UTF8, so that characters may have many bytes, and C.
+ENCODING = UTF8
+NO_LOCALE = 1
 REGRESS_OPTS = --inputdir=$(srcdir)/test --load-extension=idem
 ISOLATION_OPTS = --inputdir=$(srcdir)/test --outputdir=. --load-extension=idem
 REGRESS_PREP = expected-link

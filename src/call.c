@@ -30,6 +30,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
+#include "optimizer/cost.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -459,7 +460,8 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 /*
  * Open SPI and pin the settings that its statements depend on.  seqscan is off
  * because our kept plans address rows by ctid, and a plan made while a table
- * had one page would otherwise read that table from end to end ever after.
+ * had one page would otherwise read that table from end to end ever after; for
+ * the same reason tidscan is on.
  */
 void
 idem_connect(IdemCall *call)
@@ -474,6 +476,10 @@ idem_connect(IdemCall *call)
 	(void) set_config_option("enable_seqscan", "off",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
+	if (!enable_tidscan)
+		(void) set_config_option("enable_tidscan", "on",
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+								 true, 0, false);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
@@ -571,6 +577,9 @@ idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args)
 	rc = SPI_execute_plan(find_plan(call->house, query), values, nulls, false, 0);
 	if (rc < 0)
 		elog(ERROR, "could not run \"%s\": %s", query->sql, SPI_result_code_string(rc));
+
+	/* SPI leaves us in its own memory, which lives as long as the connection */
+	MemoryContextSwitchTo(call->context);
 	return SPI_processed;
 }
 

@@ -26,6 +26,8 @@
 #include "look.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/multixact.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -36,6 +38,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -143,32 +146,72 @@ note_rival(IdemCall *call, const SnapshotData *dirty)
 	return false;
 }
 
-/* All rows of an index that match, or only the first in that direction */
+/*
+ * The next row of a scan, into the slot; false: no more.  *lost is set when an
+ * entry of the index led to no row.
+ */
+static bool
+next_row(IndexScanDesc desc, ScanDirection direction, TupleTableSlot *slot, bool *lost)
+{
+	for (;;)
+	{
+		bool		inside_chain = desc->xs_heap_continue;
+
+		if (!inside_chain && index_getnext_tid(desc, direction) == NULL)
+			return false;
+		if (index_fetch_heap(desc, slot))
+			return true;
+		if (!inside_chain)
+			*lost = true;
+	}
+}
+
+/*
+ * What the statement sees, and what this transaction has written since: a call
+ * must know what another call in the same statement has done.
+ */
+static void
+see_own_writes(SnapshotData *snapshot)
+{
+	*snapshot = *GetActiveSnapshot();
+	snapshot->curcid = Max(snapshot->curcid, GetCurrentCommandId(false));
+}
+
+/*
+ * All rows of an index that match, or only the first in that direction.
+ *
+ * A dirty look reads the entries of the index first and the rows after that.
+ * Whoever updates a row and commits in between has left its old version dead
+ * and its new one without an entry in hand: the row is there all the time, and
+ * not seen.  So where an entry led to no row, what is committed is looked at
+ * once more with a snapshot, which no update can slip through.
+ */
 static List *
 scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	 IdemSight sight, ScanDirection direction, bool only_first)
 {
 	List	   *rows = NIL;
+	bool		lost = false;
 	Relation	table;
 	Relation	by = open_index_of(call, index, &table, AccessShareLock);
 	ScanKeyData scan_keys[INDEX_MAX_KEYS];
 	TupleTableSlot *slot = table_slot_create(table, NULL);
-	SnapshotData dirty;
-	Snapshot	snapshot = &dirty;
+	SnapshotData seen;
+	Snapshot	snapshot = &seen;
 	IndexScanDesc desc;
 
-	InitDirtySnapshot(dirty);
+	InitDirtySnapshot(seen);
 	if (sight == IDEM_SIGHT_FIRST)
-		snapshot = GetActiveSnapshot();
+		see_own_writes(&seen);
 	else if (sight == IDEM_SIGHT_LATEST)
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	fill_scan_keys(by, keys, nkeys, scan_keys);
 	desc = idem_index_beginscan(table, by, snapshot, nkeys);
 	index_rescan(desc, scan_keys, nkeys, NULL, 0);
-	while (index_getnext_slot(desc, direction, slot))
+	while (next_row(desc, direction, slot, &lost))
 	{
-		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &dirty))
+		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
 		if (sight != IDEM_SIGHT_FIRST)
 			demand_visible(table, slot);
@@ -181,6 +224,9 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	if (sight == IDEM_SIGHT_LATEST)
 		UnregisterSnapshot(snapshot);
 	close_both(table, by);
+
+	if (sight == IDEM_SIGHT_DIRTY && lost)
+		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, only_first);
 	return rows;
 }
 
@@ -237,7 +283,64 @@ typedef enum LockResult
 } LockResult;
 
 /*
- * Lock the row at tid FOR NO KEY UPDATE and copy its newest version.
+ * Of several lockers of a row, one who keeps us from locking it; invalid:
+ * none.
+ */
+static TransactionId
+holder_among(MultiXactId lockers, uint16 infomask)
+{
+	MultiXactMember *members;
+	int			n = GetMultiXactIdMembers(lockers, &members, false,
+										  HEAP_XMAX_IS_LOCKED_ONLY(infomask));
+
+	for (int i = 0; i < n; i++)
+	{
+		if (members[i].status != MultiXactStatusForKeyShare &&
+			!TransactionIdIsCurrentTransactionId(members[i].xid) &&
+			TransactionIdIsInProgress(members[i].xid))
+			return members[i].xid;
+	}
+	return InvalidTransactionId;
+}
+
+/*
+ * Who keeps us from locking the row at tid; invalid: nobody any more.  The
+ * attempt itself does not tell: of several lockers it gives the number of
+ * their list, which could be that of a stranger's transaction, or our own.
+ */
+static TransactionId
+holder_of(Relation table, ItemPointer tid)
+{
+	TupleTableSlot *slot = table_slot_create(table, NULL);
+	TransactionId holder = InvalidTransactionId;
+
+	if (table_tuple_fetch_row_version(table, tid, SnapshotAny, slot))
+	{
+		HeapTupleHeader header = ExecFetchSlotHeapTuple(slot, false, NULL)->t_data;
+		Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
+		uint16		infomask;
+		TransactionId xmax;
+
+		/* both at one moment */
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		infomask = header->t_infomask;
+		xmax = HeapTupleHeaderGetRawXmax(header);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+
+		if ((infomask & HEAP_XMAX_INVALID) || HEAP_LOCKED_UPGRADED(infomask))
+			holder = InvalidTransactionId;
+		else if (infomask & HEAP_XMAX_IS_MULTI)
+			holder = holder_among(xmax, infomask);
+		else if (!HEAP_XMAX_IS_KEYSHR_LOCKED(infomask) && TransactionIdIsInProgress(xmax))
+			holder = xmax;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return holder;
+}
+
+/*
+ * Lock the row at tid FOR NO KEY UPDATE and copy its newest version.  Where
+ * the row is busy, *holder gets who holds it, if it is asked for.
  */
 static LockResult
 lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
@@ -265,7 +368,8 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 	else if (result == TM_WouldBlock)
 	{
 		locked = ROW_BUSY;
-		*holder = failure.xmax;
+		if (holder != NULL)
+			*holder = holder_of(table, &at);
 	}
 	else if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
@@ -290,7 +394,6 @@ IdemRow *
 idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys)
 {
 	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
-	TransactionId holder;
 	int			pause_ms = 1;
 	IdemRow    *row;
 
@@ -299,7 +402,7 @@ idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 		row = idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
 		if (row == NULL)
 			return NULL;
-		switch (lock_tid(call, index, &row->tid, policy, &row, &holder))
+		switch (lock_tid(call, index, &row->tid, policy, &row, NULL))
 		{
 			case ROW_LOCKED:
 				return row;
@@ -332,8 +435,7 @@ idem_try_lock(IdemCall *call, const IdemIndex *index, ItemPointer tid)
 		case ROW_LOCKED:
 			return row;
 		case ROW_BUSY:
-			/* several holders at once have no transaction that could be awaited */
-			if (TransactionIdIsInProgress(holder))
+			if (TransactionIdIsValid(holder))
 				call->rival = holder;
 			break;
 		case ROW_GONE:
@@ -373,10 +475,9 @@ idem_lock_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 	{
 		ItemPointerData tid = ((IdemRow *) lfirst(cell))->tid;
 		IdemRow    *row;
-		TransactionId holder;
 		LockResult	result;
 
-		while ((result = lock_tid(call, index, &tid, policy, &row, &holder)) == ROW_BUSY)
+		while ((result = lock_tid(call, index, &tid, policy, &row, NULL)) == ROW_BUSY)
 		{
 			if (!idem_pause(call, &pause_ms))
 			{

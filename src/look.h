@@ -28,8 +28,8 @@ typedef struct IdemRow
 /*
  * With whose eyes to look.
  *
- * IDEM_SIGHT_FIRST: the statement's snapshot; free, for the look before any
- * lock.  IDEM_SIGHT_LATEST: what is committed now.  IDEM_SIGHT_DIRTY: that
+ * IDEM_SIGHT_FIRST: the statement's snapshot, and what the transaction has
+ * written since; free, for the look before any lock.  IDEM_SIGHT_LATEST: what is committed now.  IDEM_SIGHT_DIRTY: that
  * and what is still open; a row that an open transaction inserted, changed or
  * deleted leaves that transaction in call->rival.  The last two raise 40001
  * for a row that the transaction's own snapshot (REPEATABLE READ,

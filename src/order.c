@@ -254,13 +254,14 @@ order_move(IdemCall *call, Order *order, OrderStatus to)
 
 /* ---------- create ---------- */
 
+/* what: the order's row, or a payment of it, is something else */
 static void
-raise_conflict(Datum order_id, const char *detail)
+raise_conflict(Datum order_id, const char *what, const char *field)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_KEY_CONFLICT),
-			 errmsg("order \"%s\" is something else", TextDatumGetCString(order_id)),
-			 errdetail("%s", detail),
+			 errmsg("order \"%s\" %s", TextDatumGetCString(order_id), what),
+			 errdetail("The first field that differs is %s.", field),
 			 errhint("See what it is with idem_get_order() and idem_find_payment(); idem_update_order() changes a pending order.")));
 }
 
@@ -271,25 +272,29 @@ raise_conflict(Datum order_id, const char *detail)
 static void
 compare_order(const Order *asked, const Order *order)
 {
+	static const char what[] = "is there, and is something else";
+
 	if (asked->amount != order->amount)
-		raise_conflict(asked->order_id, "Its \"amount\" differs.");
+		raise_conflict(asked->order_id, what, "amount");
 	if (!idem_same_text(asked->currency, order->currency))
-		raise_conflict(asked->order_id, "Its \"currency\" differs.");
+		raise_conflict(asked->order_id, what, "currency");
 	if (!asked->buyer_id.isnull && !order->buyer_id.isnull &&
 		!idem_same_text(asked->buyer_id.value, order->buyer_id.value))
-		raise_conflict(asked->order_id, "Its \"buyer_id\" differs.");
+		raise_conflict(asked->order_id, what, "buyer_id");
 }
 
 /* Compare with a payment that the order had before its row; NULL: none */
 static void
 compare_payment(const Order *asked, const Payment *payment)
 {
+	static const char what[] = "has a payment of something else";
+
 	if (payment == NULL)
 		return;
 	if (asked->amount != payment->amount)
-		raise_conflict(asked->order_id, "The \"amount\" of its payment differs.");
+		raise_conflict(asked->order_id, what, "amount");
 	if (!idem_same_text(asked->currency, payment->currency))
-		raise_conflict(asked->order_id, "The \"currency\" of its payment differs.");
+		raise_conflict(asked->order_id, what, "currency");
 }
 
 /*

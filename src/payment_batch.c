@@ -193,6 +193,7 @@ create_together(IdemCall *call, BatchElement **elements, int n)
 	if (n == 0)
 		return;
 	lock_all_names(call, elements, n);
+	call->now = GetCurrentTimestamp();
 	for (int i = 0; i < n; i++)
 	{
 		BatchElement *element = elements[i];

@@ -133,7 +133,7 @@ read_expires_in(Reader *reader, const JsonbValue *value)
 	if (!moment_after(reader->call, value, false, &moment))
 		fail(reader, ERRCODE_INVALID_PARAMETER_VALUE);
 	else
-		reader->element->request.expires_at = IDEM_VALUE(TimestampTzGetDatum(moment));
+		reader->element->request.lifetime_us = moment - reader->call->now;
 }
 
 static void
@@ -213,8 +213,7 @@ check_whole(Reader *reader)
 	if (!request->payment_no.isnull && create_bad_number(request->payment_no.value) != NULL)
 		fail(reader, ERRCODE_INVALID_PARAMETER_VALUE);
 	if (!reader->has_expires_in)
-		request->expires_at = IDEM_VALUE(TimestampTzGetDatum(
-			TimestampTzPlusMilliseconds(reader->call->now, 30 * 60 * 1000)));
+		request->lifetime_us = 30 * USECS_PER_MINUTE;
 }
 
 static void
@@ -225,7 +224,7 @@ read_element(IdemCall *call, JsonbValue *value, BatchElement *element)
 
 	memset(request, 0, sizeof(CreateRequest));
 	request->request_key = request->channel = request->account = IDEM_NULL;
-	request->payment_no = request->expires_at = request->metadata = IDEM_NULL;
+	request->payment_no = request->metadata = IDEM_NULL;
 
 	if (value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
 		fail(&reader, ERRCODE_INVALID_PARAMETER_VALUE);

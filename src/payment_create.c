@@ -82,7 +82,8 @@ create_payment_of(IdemCall *call, const CreateRequest *request, const CreateScen
 	payment->channel_data = IDEM_NULL;
 	payment->metadata = request->metadata;
 	payment->created_at = call->now;
-	payment->expires_at = request->expires_at;
+	payment->expires_at = request->lifetime_us == 0 ? IDEM_NULL :
+		IDEM_VALUE(TimestampTzGetDatum(call->now + request->lifetime_us));
 	payment->submitted_at = IDEM_NULL;
 	payment->next_check_at = IDEM_NULL;
 
@@ -164,23 +165,38 @@ retire(IdemCall *call, CreateDecision *decision)
 	return true;
 }
 
-/* Create, and hand over the money that came before; false: begin again */
+/*
+ * Money that came before will move the order, whose row is locked before any
+ * payment's.  false: somebody else holds it.
+ */
+static bool
+take_order(IdemCall *call, CreateScene *scene)
+{
+	IdemRow    *row;
+
+	if (!scene->orphans || scene->order == NULL)
+		return true;
+	row = idem_try_lock(call, &order_by_id, &scene->order->tid);
+	if (row == NULL)
+		return false;
+	scene->order = order_of_row(row);
+	return true;
+}
+
+/*
+ * Create, and hand over the money that came before; false: begin again.  From
+ * the insert on others meet the payment, and the money may have to be waited
+ * for: no name is needed any more, and none may be held.
+ */
 static bool
 create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *decision)
 {
 	Datum		number = request->payment_no.isnull ? idem_make_no(call) : (Datum) 0;
 	Payment    *payment = create_payment_of(call, request, scene, decision, number);
 
-	if (scene->orphans && scene->order != NULL)
-	{
-		IdemRow    *row = idem_try_lock(call, &order_by_id, &scene->order->tid);
-
-		if (row == NULL)
-			return false;
-		scene->order = order_of_row(row);
-	}
 	if (!insert(call, request, payment))
 		return false;
+	idem_unlock_names(call);
 	decision->payment = payment;
 	if (scene->orphans)
 	{
@@ -193,10 +209,15 @@ create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecisio
 	return true;
 }
 
-/* Do what was decided; false: the scene has changed, begin again */
+/*
+ * Do what was decided; false: the scene has changed, begin again.  What may
+ * fail comes before what is written.
+ */
 static bool
 act(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *decision)
 {
+	if (decision->outcome == CREATE_CREATED && !take_order(call, scene))
+		return false;
 	if (decision->expired != NULL && !retire(call, decision))
 		return false;
 	if (decision->bind)
@@ -236,6 +257,7 @@ create_one(IdemCall *call, CreateRequest *request, CreateDecision *decision)
 		bool		done = false;
 
 		lock_names(call, request);
+		call->now = GetCurrentTimestamp();
 		create_gather(call, request, IDEM_SIGHT_DIRTY, &scene);
 		if (!TransactionIdIsValid(call->rival))
 		{
@@ -348,6 +370,8 @@ enum
 static void
 read_request(IdemCall *call, CreateRequest *request)
 {
+	NullableDatum expires_at;
+
 	request->order_id = idem_arg_key(call, ARG_ORDER_ID);
 	request->amount = idem_arg_amount(call, ARG_AMOUNT, 1);
 	request->currency = idem_arg_currency(call, ARG_CURRENCY);
@@ -356,7 +380,9 @@ read_request(IdemCall *call, CreateRequest *request)
 	request->channel = idem_arg_optional_key(call, ARG_CHANNEL);
 	request->account = idem_arg_optional_key(call, ARG_ACCOUNT);
 	request->payment_no = idem_arg_optional_key(call, ARG_PAYMENT_NO);
-	request->expires_at = idem_arg_expiry(call, ARG_EXPIRES_IN);
+	expires_at = idem_arg_expiry(call, ARG_EXPIRES_IN);
+	request->lifetime_us = expires_at.isnull ? 0 :
+		DatumGetTimestampTz(expires_at.value) - call->now;
 	request->metadata = idem_arg(call, ARG_METADATA);
 	idem_arg_wait(call, ARG_WAIT);
 

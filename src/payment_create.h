@@ -21,7 +21,7 @@ typedef struct CreateRequest
 	NullableDatum channel;
 	NullableDatum account;
 	NullableDatum payment_no;	/* the caller's own number */
-	NullableDatum expires_at;
+	int64		lifetime_us;	/* 0: never expires; it begins when the payment does */
 	NullableDatum metadata;
 } CreateRequest;
 

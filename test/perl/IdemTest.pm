@@ -25,7 +25,7 @@ sub new_cluster
 	my ($name, @settings) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init;
+	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ]);
 	$node->append_conf('postgresql.conf', "$_\n")
 	  foreach ('autovacuum = off', "lc_messages = 'C'", $NOTHING_WAITS, @settings);
 	$node->start;

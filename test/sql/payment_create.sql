@@ -110,6 +110,22 @@ SELECT outcome, payment_no, blocking_no, status FROM idem_create_payment('create
 SELECT key, from_state, to_state, event, reason FROM idem_history
  WHERE tenant_id = 'create' AND entity = 'payment' AND key LIKE 'create-o6%' ORDER BY key, version;
 
+-- two calls in one statement: the second knows what the first has done
+SELECT outcome FROM idem_create_payment('create', 'o13', 100, 'CNY', payment_no => 'create-o13');
+SELECT (idem_close_payment('create', 'create-o13')).outcome,
+       (idem_create_payment('create', 'o13', 100, 'CNY', payment_no => 'create-o13b')).payment_no;
+
+-- no setting of the caller's leads a plan astray that is kept ever after
+BEGIN;
+SET LOCAL enable_tidscan = off;
+SET LOCAL random_page_cost = 1000000;
+DISCARD PLANS;
+SELECT seq_scan AS before FROM pg_stat_xact_user_tables WHERE relname = 'idem_payment' \gset
+SELECT outcome FROM idem_close_payment('create', 'create-o13b');
+SELECT seq_scan - :before AS read_from_end_to_end FROM pg_stat_xact_user_tables WHERE relname = 'idem_payment';
+ROLLBACK;
+DISCARD PLANS;
+
 -- in review
 SELECT outcome FROM idem_create_payment('create', 'o7', 100, 'CNY', payment_no => 'create-o7');
 SELECT outcome FROM idem_confirm_payment('create', 'create-o7', 'alipay', 't7', 99, 'CNY');
