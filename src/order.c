@@ -187,7 +187,7 @@ order_is_payable(const Order *order, TimestampTz now)
 		case ORDER_PAID:
 		case ORDER_SHIPPED:
 		case ORDER_COMPLETED:
-			return true;		/* a further purchase */
+			return true;		/* paid in time; a further purchase has its own */
 		case ORDER_CANCELLED:
 		case ORDER_EXPIRED:
 		case ORDER_REFUNDED:

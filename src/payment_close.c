@@ -198,7 +198,7 @@ judge_not_exist(IdemCall *call, const Payment *payment)
 	TimestampTz due;
 
 	if (payment->expires_at.isnull)
-		return (Verdict) {"kept", PAYMENT_CLOSING, moment(call->now + CHECK_AGAIN_US)};
+		return (Verdict) {"kept", PAYMENT_CLOSING, moment(grace_ends_at(call->now))};
 	due = grace_ends_at(DatumGetTimestampTz(payment->expires_at.value));
 	if (call->now < due)
 		return (Verdict) {"kept", PAYMENT_CLOSING, moment(due)};

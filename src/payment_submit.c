@@ -24,13 +24,18 @@
 
 /* ---------- submit ---------- */
 
-/* Is the payment bound to another channel or account than these? */
+/*
+ * Is the payment bound to another channel or account than these?  One that was
+ * submitted without an account is at an account that only its caller knows.
+ */
 static bool
 is_elsewhere(const Payment *payment, Datum channel, NullableDatum account)
 {
 	if (!payment->channel.isnull && !idem_same_text(payment->channel.value, channel))
 		return true;
-	return !account.isnull && !payment->account.isnull &&
+	if (account.isnull)
+		return false;
+	return payment->account.isnull ? !payment->submitted_at.isnull :
 		!idem_same_text(payment->account.value, account.value);
 }
 

@@ -30,6 +30,7 @@ typedef struct Judgement
 	PaymentStatus status;		/* where its payment goes, unless it is paid */
 	const char *anomaly;		/* kind; NULL: none */
 	bool		refund;
+	bool		tells_channel;	/* a payment without a channel takes this one */
 } Judgement;
 
 
@@ -183,14 +184,14 @@ judge(const Scene *scene, const Receipt *receipt, bool unlike)
 	bool		sense = receipt_makes_sense(receipt);
 
 	if (is_paid_for(scene))
-		return (Judgement) {"surplus", RECEIPT_SURPLUS, PAYMENT_PAID_LATE, "surplus", sense};
+		return (Judgement) {"surplus", RECEIPT_SURPLUS, PAYMENT_PAID_LATE, "surplus", sense, false};
 	if (is_order_over(scene))
-		return (Judgement) {"late", RECEIPT_LATE, PAYMENT_PAID_LATE, "late", sense};
+		return (Judgement) {"late", RECEIPT_LATE, PAYMENT_PAID_LATE, "late", sense, false};
 	if (!unlike && is_as_expected(scene, receipt))
-		return (Judgement) {"paid", RECEIPT_APPLIED, PAYMENT_PAID, NULL, false};
+		return (Judgement) {"paid", RECEIPT_APPLIED, PAYMENT_PAID, NULL, false, true};
 	if (payment_is_active(scene->payment))
-		return (Judgement) {"mismatch", RECEIPT_MISMATCH, PAYMENT_REVIEW, "mismatch", false};
-	return (Judgement) {"late", RECEIPT_LATE, PAYMENT_PAID_LATE, "mismatch", sense};
+		return (Judgement) {"mismatch", RECEIPT_MISMATCH, PAYMENT_REVIEW, "mismatch", false, true};
+	return (Judgement) {"late", RECEIPT_LATE, PAYMENT_PAID_LATE, "mismatch", sense, true};
 }
 
 
@@ -229,12 +230,13 @@ take_channel(Payment *payment, const Receipt *receipt)
 }
 
 static void
-advance_own(IdemCall *call, Payment *payment, const Receipt *receipt, PaymentStatus to)
+advance_own(IdemCall *call, Payment *payment, const Receipt *receipt,
+			const Judgement *judgement)
 {
-	bool		taken = take_channel(payment, receipt);
+	bool		taken = judgement->tells_channel && take_channel(payment, receipt);
 
-	if (payment->status != PAYMENT_PAID && payment->status != to)
-		scene_advance(call, payment, to);
+	if (payment->status != PAYMENT_PAID && payment->status != judgement->status)
+		scene_advance(call, payment, judgement->status);
 	else if (taken)
 		payment_store(call, payment);
 }
@@ -303,7 +305,7 @@ follow(IdemCall *call, Scene *scene, Receipt *receipt, const Judgement *judgemen
 	bool		left_review;
 
 	left_review = payment->status == PAYMENT_REVIEW && judgement->status != PAYMENT_REVIEW;
-	advance_own(call, payment, receipt, judgement->status);
+	advance_own(call, payment, receipt, judgement);
 
 	if (judgement->disposition == RECEIPT_APPLIED)
 	{
@@ -365,7 +367,7 @@ scene_settle(IdemCall *call, Scene *scene, Receipt *receipt, bool unlike,
 bool
 scene_accept(IdemCall *call, Scene *scene, Receipt *receipt, Settlement *settlement)
 {
-	static const Judgement accepted = {"accepted", RECEIPT_APPLIED, PAYMENT_PAID, NULL, false};
+	static const Judgement accepted = {"accepted", RECEIPT_APPLIED, PAYMENT_PAID, NULL, false, true};
 
 	return carry_out(call, scene, receipt, &accepted, settlement);
 }
@@ -436,6 +438,17 @@ reject_orphan(IdemCall *call, Receipt *receipt)
 	receipt_open_anomaly(call, "rejected", receipt);
 }
 
+/* Rule 1 for money whose account was named, or else is the payment's own */
+static bool
+is_orphan_refused(IdemCall *call, const Payment *payment, const Receipt *receipt)
+{
+	bool		named = !receipt_is_empty(receipt->account);
+	Datum		account = named || payment->account.isnull ? receipt->account :
+		payment->account.value;
+
+	return receipt_account_refused(call, payment, named, receipt->channel, account);
+}
+
 void
 receipt_adopt_orphans(IdemCall *call, Payment *payment, Order *order)
 {
@@ -460,8 +473,7 @@ receipt_adopt_orphans(IdemCall *call, Payment *payment, Order *order)
 											 IDEM_SIGHT_LATEST);
 		scene.mismatches = receipt_lock_mismatches(call, payment->order_id,
 												   payment->purchase_no);
-		if (receipt_account_refused(call, payment, !receipt_is_empty(receipt->account),
-									receipt->channel, receipt->account))
+		if (is_orphan_refused(call, payment, receipt))
 			reject_orphan(call, receipt);
 		else
 			(void) scene_settle(call, &scene, receipt, false, &settlement);

@@ -289,6 +289,7 @@ recognize_adopted(IdemCall *call, Payment *payment, const Receipt *receipt)
 		return "duplicate";
 	}
 	scene.payment = payment;
+	scene.order = order_look(call, payment->order_id, IDEM_SIGHT_LATEST);
 	scene_put_row(call, &scene, NULL, NULL);
 	return "refused";
 }

@@ -55,6 +55,9 @@ sub qualify
 		defined $1 ? $1 : defined $3 ? "idem.$3" : qualify_literal($2, $`, $', $alone)
 	}gse;
 	$script =~ s/\b((?:DROP|ALTER|REINDEX) INDEX\s+)(?=idem_)/$1idem./g;
+	# which of the tables of that name
+	$script =~ s/\brelname = ('idem_\w+')/relid = $1::regclass/g;
+	$script =~ s/\brelid = '(?=idem_)/relid = 'idem./g;
 	return $script;
 }
 
@@ -80,6 +83,7 @@ sub normal
 {
 	my ($text) = @_;
 	$text =~ s/\b(?:idem|public)\.(?=idem_)//g;
+	$text =~ s/\brelid = ('idem_\w+')::regclass/relname = $1/g;
 	$text =~ s/-{2,}/-/g;
 	$text =~ s/[ \t]+/ /g;
 	$text =~ s/ $//mg;

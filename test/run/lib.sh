@@ -103,6 +103,9 @@ clean_up() {
 			kill -QUIT "$pid" 2>/dev/null || continue
 			for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.1 || break; done
 		done
+		if [ -n "${uninstall:-}" ]; then
+			as_root make -s -C "$work/idem" PG_CONFIG="$PG_CONFIG" uninstall >/dev/null 2>&1
+		fi
 		rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
 	fi
 	exit "$status"
@@ -156,9 +159,11 @@ mirror_installation() {
 	as_user find "$mirror" \( -name 'idem.*' -o -name 'idem--*' -o -path '*/bitcode/idem*' \) -not -type d -delete
 	PG_CONFIG=$mirror$original
 	if [ "$("$PG_CONFIG" --sharedir)" != "$mirror$("$original" --sharedir)" ]; then
-		say "== this PostgreSQL does not run from another place: idem is installed into $("$original" --sharedir)"
+		# Debian's 13 is like that
+		say "== this PostgreSQL does not run from another place: idem is installed into the system"
 		PG_CONFIG=$original
 		install_as=as_root
+		[ -e "$("$original" --pkglibdir)/idem.so" ] || uninstall=yes
 	fi
 	programs=$("$PG_CONFIG" --bindir)
 	export PATH=$programs:$PATH

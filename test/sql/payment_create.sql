@@ -147,6 +147,16 @@ SELECT s.* FROM idem_create_payment('create', 'o9', 100, 'CNY', request_key => '
 SELECT outcome FROM idem_create_order('create', 'o10', 100, 'CNY');
 UPDATE idem_order SET expires_at = now() - interval '1 second' WHERE tenant_id = 'create' AND order_id = 'o10';
 SELECT outcome FROM idem_create_payment('create', 'o10', 100, 'CNY');
+-- an order that was paid in time does not expire, and its expiry binds no further purchase
+BEGIN;
+SELECT outcome FROM idem_create_order('create', 'o10b', 100, 'CNY', expires_in => '10 minutes');
+SELECT outcome FROM idem_create_payment('create', 'o10b', 100, 'CNY', payment_no => 'create-o10b');
+SELECT outcome FROM idem_confirm_payment('create', 'create-o10b', 'alipay', 't10b', 100, 'CNY');
+UPDATE idem_order SET expires_at = now() - interval '1 second' WHERE tenant_id = 'create' AND order_id = 'o10b';
+SELECT outcome FROM idem_create_payment('create', 'o10b', 100, 'CNY');
+SELECT outcome, purchase_no, expires_at - created_at AS lives
+  FROM idem_create_payment('create', 'o10b', 100, 'CNY', request_key => 'e2', repurchase => true);
+ROLLBACK;
 
 -- money that came before: adopted by the create that brings its number
 SELECT outcome, receipt_no IS NOT NULL AS kept FROM idem_confirm_payment('create', 'create-o11', 'alipay', 't11', 100, 'CNY');
@@ -155,6 +165,12 @@ SELECT outcome, payment_no, blocking_no, status
 SELECT outcome FROM idem_confirm_payment('create', 'create-o12', 'alipay', 't12', 99, 'CNY');
 SELECT outcome, payment_no, blocking_no, status
   FROM idem_create_payment('create', 'o12', 100, 'CNY', request_key => 'a2', payment_no => 'create-o12');
+-- on an account that nobody named: the payment's own
+BEGIN;
+SELECT outcome FROM idem_confirm_payment('create', 'create-o12b', 'alipay', 't12b', 100, 'CNY');
+INSERT INTO idem_channel_account VALUES ('create', 'alipay', 'a1');
+SELECT outcome, status FROM idem_create_payment('create', 'o12b', 100, 'CNY', channel => 'alipay', account => 'a1', payment_no => 'create-o12b');
+ROLLBACK;
 
 -- nonsense
 SELECT idem_create_payment(NULL, 'o', 1, 'CNY');

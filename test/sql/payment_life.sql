@@ -47,6 +47,13 @@ SELECT outcome FROM idem_submit_payment('life', 'life_bound', 'wechat', 'w2');
 SELECT outcome FROM idem_submit_payment('life', 'life_bound', 'wechat');
 SELECT channel, account, version,
 	next_check_at > clock_timestamp() AND next_check_at < expires_at AS check_due FROM idem_get_payment('life', 'life_bound');
+-- One that was submitted without an account is not at one that is named later.
+BEGIN;
+SELECT outcome FROM idem_create_payment('life', 'unbound', 100, 'CNY', payment_no => 'life_unbound');
+SELECT outcome FROM idem_submit_payment('life', 'life_unbound', 'wechat');
+SELECT outcome FROM idem_submit_payment('life', 'life_unbound', 'wechat', 'w1');
+SELECT outcome FROM idem_submit_payment('life', 'life_unbound', 'wechat');
+ROLLBACK;
 
 -- Expired: too late for the channel, submitted before or not.
 SELECT outcome FROM idem_create_payment('life', 'short', 100, 'CNY', expires_in => '1 microsecond', payment_no => 'life_short');
@@ -115,6 +122,7 @@ RESET idem.close_grace;
 SELECT outcome FROM idem_create_payment('life', 'forever', 100, 'CNY', expires_in => NULL, payment_no => 'life_forever');
 SELECT outcome FROM idem_begin_close('life', 'life_forever');
 SELECT outcome, status FROM idem_finish_close('life', 'life_forever', 'not_exist');
+SELECT next_check_at > clock_timestamp() + interval '9 minutes' AS after_the_grace FROM idem_get_payment('life', 'life_forever');
 SELECT outcome, status FROM idem_finish_close('life', 'life_forever', 'closed');
 
 -- The channel refuses to close: reopened while the order can be paid.

@@ -129,6 +129,10 @@ BEGIN;
 SELECT outcome, status, receipt_no = receipt_of('review_adopt', 'rejected') AS receipt, refund_no, version FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'rejected'), 'adopt_1');
 SELECT outcome, status, receipt_no = receipt_of('review_adopt', 'rejected') AS receipt, refund_no, version FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'rejected'), 'adopt_1');
 SELECT outcome, status, receipt_no FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'rejected'), 'adopt_2');
+SAVEPOINT without_a_row;
+SELECT outcome FROM idem_create_order('review_adopt', 'o2', 100, 'CNY');
+SELECT outcome, order_status FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'rejected'), 'adopt_2');
+ROLLBACK TO without_a_row;
 -- a second one is surplus
 SELECT outcome, status, refund_no IS NOT NULL AS refund FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'orphan'), 'adopt_1');
 SELECT outcome, status, refund_no IS NOT NULL AS refund FROM idem_adopt_receipt('review_adopt', receipt_of('review_adopt', 'orphan'), 'adopt_1');

@@ -121,8 +121,9 @@ memory_of_session();
 my $memory = memory_of_session();
 is(many_calls(10_000, 1_000_000), 1_000_000, 'a million calls in one session');
 my $grown = memory_of_session() - $memory;
-# one more block of a catalog cache is noise; a byte a call is not
-cmp_ok($grown, '<', $version >= 140000 ? 100_000 : 1_000_000, "leave its memory as it was ($grown bytes more)");
+# A leak of the smallest piece of memory would be 24 MB.  Before 14 only the
+# process as a whole can be asked, which malloc makes a little larger.
+cmp_ok($grown, '<', $version >= 140000 ? 100_000 : 8_000_000, "leave its memory as it was ($grown bytes more)");
 
 # Calls in transactions of their own, where caches meet commits and rollbacks.
 my ($status, $out, $err) = pgbench($node, <<'SQL', '-c', 1, '-t', 20000, '-D', 'n=0', '-M', 'prepared');
