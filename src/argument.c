@@ -287,3 +287,17 @@ idem_text_is(Datum value, const char *word)
 	return VARSIZE_ANY_EXHDR(x) == strlen(word) &&
 		memcmp(VARDATA_ANY(x), word, VARSIZE_ANY_EXHDR(x)) == 0;
 }
+
+/*
+ * Which of these words a text is, in the order of the enum that they name.
+ */
+int
+idem_word_index(Datum value, const char *const *words, int nwords)
+{
+	for (int i = 0; i < nwords; i++)
+	{
+		if (idem_text_is(value, words[i]))
+			return i;
+	}
+	elog(ERROR, "unexpected state \"%s\"", TextDatumGetCString(value));
+}

@@ -142,6 +142,7 @@ extern void idem_init_call(void);
 extern bool idem_same_text(Datum a, Datum b);
 extern int	idem_compare_text(Datum a, Datum b);
 extern bool idem_same_nullable(NullableDatum a, NullableDatum b);
+extern int	idem_word_index(Datum value, const char *const *words, int nwords);
 extern bool idem_text_is(Datum value, const char *word);
 extern bool idem_is_currency(Datum value, Datum *upper_case);
 

@@ -62,17 +62,6 @@ static IdemQuery store_order = IDEM_QUERY(
 
 /* ---------- rows ---------- */
 
-static OrderStatus
-status_of(Datum value)
-{
-	for (int i = ORDER_PENDING; i <= ORDER_REFUNDED; i++)
-	{
-		if (idem_text_is(value, order_status_names[i]))
-			return (OrderStatus) i;
-	}
-	elog(ERROR, "unknown order status \"%s\"", TextDatumGetCString(value));
-}
-
 /* The order in a row; NULL for no row */
 Order *
 order_of_row(const IdemRow *row)
@@ -84,7 +73,8 @@ order_of_row(const IdemRow *row)
 	order = palloc(sizeof(Order));
 	order->tid = row->tid;
 	order->order_id = IDEM_COLUMN(row, ORDER_ID);
-	order->status = status_of(IDEM_COLUMN(row, STATUS));
+	order->status = (OrderStatus)
+		idem_word_index(IDEM_COLUMN(row, STATUS), order_status_names, ORDER_REFUNDED + 1);
 	order->version = DatumGetInt32(IDEM_COLUMN(row, VERSION));
 	order->amount = DatumGetInt64(IDEM_COLUMN(row, AMOUNT));
 	order->currency = IDEM_COLUMN(row, CURRENCY);

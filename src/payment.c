@@ -35,17 +35,6 @@ static IdemQuery store_payment = IDEM_QUERY(
 	" WHERE ctid = $1 RETURNING ctid",
 	TIDOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
 
-static PaymentStatus
-status_of(Datum status)
-{
-	for (size_t i = 0; i <= PAYMENT_CLOSED; i++)
-	{
-		if (idem_text_is(status, payment_status_names[i]))
-			return (PaymentStatus) i;
-	}
-	elog(ERROR, "unknown payment status \"%s\"", TextDatumGetCString(status));
-}
-
 /* The payment in a row; NULL for no row */
 Payment *
 payment_of_row(const IdemRow *row)
@@ -61,7 +50,8 @@ payment_of_row(const IdemRow *row)
 	payment->purchase_no = DatumGetInt32(IDEM_COLUMN(row, PURCHASE_NO));
 	payment->amount = DatumGetInt64(IDEM_COLUMN(row, AMOUNT));
 	payment->currency = IDEM_COLUMN(row, CURRENCY);
-	payment->status = status_of(IDEM_COLUMN(row, STATUS));
+	payment->status = (PaymentStatus)
+		idem_word_index(IDEM_COLUMN(row, STATUS), payment_status_names, PAYMENT_CLOSED + 1);
 	payment->version = DatumGetInt32(IDEM_COLUMN(row, VERSION));
 	payment->request_key = IDEM_NULLABLE(row, REQUEST_KEY);
 	payment->channel = IDEM_NULLABLE(row, CHANNEL);

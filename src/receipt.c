@@ -77,17 +77,6 @@ static IdemQuery reserve_refund = IDEM_QUERY(
 
 /* ---------- rows ---------- */
 
-static ReceiptDisposition
-disposition_of(Datum value)
-{
-	for (int i = RECEIPT_APPLIED; i <= RECEIPT_REJECTED; i++)
-	{
-		if (idem_text_is(value, receipt_disposition_names[i]))
-			return (ReceiptDisposition) i;
-	}
-	elog(ERROR, "unknown receipt disposition \"%s\"", TextDatumGetCString(value));
-}
-
 /* The receipt in a row; NULL for no row */
 Receipt *
 receipt_of_row(const IdemRow *row)
@@ -109,7 +98,8 @@ receipt_of_row(const IdemRow *row)
 	receipt->reported_payment_no = IDEM_COLUMN(row, REPORTED_PAYMENT_NO);
 	receipt->amount = IDEM_NULLABLE(row, AMOUNT);
 	receipt->currency = IDEM_NULLABLE(row, CURRENCY);
-	receipt->disposition = disposition_of(IDEM_COLUMN(row, DISPOSITION));
+	receipt->disposition = (ReceiptDisposition)
+		idem_word_index(IDEM_COLUMN(row, DISPOSITION), receipt_disposition_names, RECEIPT_REJECTED + 1);
 	receipt->refund_reserved = DatumGetInt64(IDEM_COLUMN(row, REFUND_RESERVED));
 	receipt->refunded = DatumGetInt64(IDEM_COLUMN(row, REFUNDED));
 	receipt->disputed = DatumGetInt64(IDEM_COLUMN(row, DISPUTED));
