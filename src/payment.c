@@ -15,13 +15,14 @@
 enum
 {
 	TENANT_ID = 1, PAYMENT_NO, ORDER_ID, PURCHASE_NO, AMOUNT, CURRENCY, STATUS,
-	VERSION, REQUEST_KEY, CHANNEL, ACCOUNT, CHANNEL_DATA, METADATA, CREATED_AT,
+	VERSION, REQUEST_KEY, REPURCHASE, CHANNEL, ACCOUNT, CHANNEL_DATA, METADATA, CREATED_AT,
 	EXPIRES_AT, SUBMITTED_AT, NEXT_CHECK_AT, NATTS = NEXT_CHECK_AT
 };
 
 const IdemIndex payment_by_no = {"idem_payment", "idem_payment_pkey", NATTS};
 const IdemIndex payment_active = {"idem_payment", "idem_payment_active", NATTS};
 const IdemIndex payment_by_order = {"idem_payment", "idem_payment_order", NATTS};
+const IdemIndex payment_by_request_key = {"idem_payment", "idem_payment_request_key", NATTS};
 const IdemIndex payment_key_by_key = {"idem_payment_key", "idem_payment_key_pkey", PAYMENT_KEY_NATTS};
 
 const char *const payment_status_names[] = {
@@ -54,6 +55,7 @@ payment_of_row(const IdemRow *row)
 		idem_word_index(IDEM_COLUMN(row, STATUS), payment_status_names, PAYMENT_CLOSED + 1);
 	payment->version = DatumGetInt32(IDEM_COLUMN(row, VERSION));
 	payment->request_key = IDEM_NULLABLE(row, REQUEST_KEY);
+	payment->repurchase = DatumGetBool(IDEM_COLUMN(row, REPURCHASE));
 	payment->channel = IDEM_NULLABLE(row, CHANNEL);
 	payment->account = IDEM_NULLABLE(row, ACCOUNT);
 	payment->channel_data = IDEM_NULLABLE(row, CHANNEL_DATA);
@@ -87,6 +89,15 @@ payment_look(IdemCall *call, Datum payment_no, IdemSight sight)
 	Datum		keys[] = {call->tenant_id, payment_no};
 
 	return payment_of_row(idem_look(call, &payment_by_no, keys, 2, sight));
+}
+
+/* The payment that a request key made */
+Payment *
+payment_look_by_key(IdemCall *call, Datum request_key, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, request_key};
+
+	return payment_of_row(idem_look(call, &payment_by_request_key, keys, 2, sight));
 }
 
 /* The payment that holds the order's slot */

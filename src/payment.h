@@ -33,7 +33,8 @@ typedef struct Payment
 	Datum		currency;
 	PaymentStatus status;
 	int32		version;
-	NullableDatum request_key;
+	NullableDatum request_key;	/* of the call that made it */
+	bool		repurchase;		/* likewise */
 	NullableDatum channel;
 	NullableDatum account;
 	NullableDatum channel_data;
@@ -47,6 +48,7 @@ typedef struct Payment
 extern const IdemIndex payment_by_no;		/* tenant_id, payment_no */
 extern const IdemIndex payment_active;		/* tenant_id, order_id; the active one */
 extern const IdemIndex payment_by_order;	/* tenant_id, order_id, purchase_no, created_at */
+extern const IdemIndex payment_by_request_key;	/* tenant_id, request_key */
 extern const IdemIndex payment_key_by_key;	/* tenant_id, request_key */
 
 /* Column numbers of idem_payment_key */
@@ -63,6 +65,7 @@ extern bool payment_is_expired(const Payment *payment, TimestampTz now);
 
 /* Look up, or lock, a payment of the call's tenant; NULL: none, or call->busy */
 extern Payment *payment_look(IdemCall *call, Datum payment_no, IdemSight sight);
+extern Payment *payment_look_by_key(IdemCall *call, Datum request_key, IdemSight sight);
 extern Payment *payment_look_active(IdemCall *call, Datum order_id, IdemSight sight);
 extern Payment *payment_look_latest(IdemCall *call, Datum order_id, IdemSight sight);
 extern Payment *payment_lock(IdemCall *call, Datum payment_no);

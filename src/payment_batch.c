@@ -28,23 +28,17 @@
 
 static IdemQuery insert_payments = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_payment (tenant_id, payment_no, order_id, purchase_no, amount,"
-	" currency, status, request_key, channel, account, metadata, created_at, expires_at)"
+	" currency, status, request_key, repurchase, channel, account, metadata, created_at,"
+	" expires_at)"
 	" SELECT $1, p.payment_no, p.order_id, p.purchase_no, p.amount, p.currency, 'pending',"
-	" p.request_key, p.channel, p.account, p.metadata, $2, p.expires_at"
-	" FROM unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS p"
-	" (payment_no, order_id, purchase_no, amount, currency, request_key, channel, account,"
-	" metadata, expires_at)"
+	" p.request_key, p.repurchase, p.channel, p.account, p.metadata, $2, p.expires_at"
+	" FROM unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS p"
+	" (payment_no, order_id, purchase_no, amount, currency, request_key, repurchase,"
+	" channel, account, metadata, expires_at)"
 	" ON CONFLICT DO NOTHING RETURNING payment_no",
 	TEXTOID, TIMESTAMPTZOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT8ARRAYOID,
-	TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, JSONBARRAYOID,
+	TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID, TEXTARRAYOID, TEXTARRAYOID, JSONBARRAYOID,
 	TIMESTAMPTZARRAYOID);
-
-static IdemQuery insert_keys = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_payment_key"
-	" (tenant_id, request_key, payment_no, repurchase, asked_payment_no, created_at)"
-	" SELECT $1, k.request_key, k.payment_no, k.repurchase, NULL, $2"
-	" FROM unnest($3, $4, $5) AS k (request_key, payment_no, repurchase)",
-	TEXTOID, TIMESTAMPTZOID, TEXTARRAYOID, TEXTARRAYOID, BOOLARRAYOID);
 
 /* One column of a slice, as an array for unnest */
 typedef struct Column
@@ -80,8 +74,8 @@ static void
 insert_all(IdemCall *call, BatchElement **elements, int n)
 {
 	static const Oid types[] = {
-		TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID,
-		TIMESTAMPTZOID
+		TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+		JSONBOID, TIMESTAMPTZOID
 	};
 	Column	   *columns = palloc(sizeof(Column) * lengthof(types));
 	NullableDatum args[lengthof(types) + 2];
@@ -93,8 +87,8 @@ insert_all(IdemCall *call, BatchElement **elements, int n)
 		NullableDatum row[] = {
 			IDEM_VALUE(p->payment_no), IDEM_VALUE(p->order_id),
 			IDEM_VALUE(Int32GetDatum(p->purchase_no)), IDEM_VALUE(Int64GetDatum(p->amount)),
-			IDEM_VALUE(p->currency), p->request_key, p->channel, p->account, p->metadata,
-			p->expires_at
+			IDEM_VALUE(p->currency), p->request_key, IDEM_VALUE(BoolGetDatum(p->repurchase)),
+			p->channel, p->account, p->metadata, p->expires_at
 		};
 
 		for (size_t c = 0; c < lengthof(types); c++)
@@ -119,37 +113,6 @@ insert_all(IdemCall *call, BatchElement **elements, int n)
 		elements[i]->done = true;
 		row++;
 	}
-}
-
-/* The request keys of the elements that were inserted, by one statement */
-static void
-insert_all_keys(IdemCall *call, BatchElement **elements, int n)
-{
-	static const Oid types[] = {TEXTOID, TEXTOID, BOOLOID};
-	Column	   *columns = palloc(sizeof(Column) * lengthof(types));
-	NullableDatum args[lengthof(types) + 2];
-	int			nkeys = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		if (!elements[i]->done || elements[i]->request.request_key.isnull)
-			continue;
-		set(&columns[0], nkeys, elements[i]->request.request_key);
-		set(&columns[1], nkeys, IDEM_VALUE(elements[i]->decision.payment->payment_no));
-		set(&columns[2], nkeys, IDEM_VALUE(BoolGetDatum(elements[i]->request.repurchase)));
-		nkeys++;
-	}
-	if (nkeys == 0)
-		return;
-
-	args[0] = IDEM_VALUE(call->tenant_id);
-	args[1] = IDEM_VALUE(TimestampTzGetDatum(call->now));
-	for (size_t c = 0; c < lengthof(types); c++)
-	{
-		columns[c].type = types[c];
-		args[c + 2] = array_of(&columns[c], nkeys);
-	}
-	(void) idem_run(call, &insert_keys, args);
 }
 
 /* Lock the names of all these elements: request keys first, then orders */
@@ -214,10 +177,7 @@ create_together(IdemCall *call, BatchElement **elements, int n)
 		plain[i]->decision.payment = create_payment_of(call, &plain[i]->request, &scenes[i],
 													   &plain[i]->decision, numbers[i]);
 	if (nplain > 0)
-	{
 		insert_all(call, plain, nplain);
-		insert_all_keys(call, plain, nplain);
-	}
 	idem_unlock_names(call);
 }
 

@@ -489,24 +489,45 @@ burn(IdemCall *call, Datum request_key)
 }
 
 /*
- * One attempt to find the key or to burn it.  Returns its row in *row, or
- * "burned"; NULL: look again.
+ * The payment that a request key made or was bound to; NULL: it was burned.
+ * false: nobody has used the key.
  */
-static const char *
-try_burn(IdemCall *call, Datum request_key, IdemRow **row)
+static bool
+find_key(IdemCall *call, Datum request_key, IdemSight sight, NullableDatum *payment_no)
 {
 	Datum		keys[] = {call->tenant_id, request_key};
+	Payment    *made = payment_look_by_key(call, request_key, sight);
+	IdemRow    *row;
+
+	if (made != NULL)
+	{
+		*payment_no = IDEM_VALUE(made->payment_no);
+		return true;
+	}
+	row = idem_look(call, &payment_key_by_key, keys, lengthof(keys), sight);
+	if (row != NULL)
+		*payment_no = IDEM_NULLABLE(row, PAYMENT_KEY_PAYMENT_NO);
+	return row != NULL;
+}
+
+/*
+ * One attempt to burn a key that nobody has used.  NULL: look again.
+ */
+static const char *
+try_burn(IdemCall *call, Datum request_key)
+{
+	NullableDatum payment_no;
 	const char *outcome = NULL;
+	bool		found;
 
 	idem_lock_name(call, IDEM_NAME_REQUEST_KEY, call->tenant_id, request_key);
-	*row = idem_look(call, &payment_key_by_key, keys, lengthof(keys), IDEM_SIGHT_DIRTY);
+	found = find_key(call, request_key, IDEM_SIGHT_DIRTY, &payment_no);
 	if (TransactionIdIsValid(call->rival))
 	{
 		idem_unlock_names(call);
-		*row = NULL;
 		return idem_await_rival(call) ? NULL : "in_progress";
 	}
-	if (*row == NULL && burn(call, request_key))
+	if (!found && burn(call, request_key))
 		outcome = "burned";
 	idem_unlock_names(call);
 	return outcome;
@@ -523,22 +544,20 @@ Datum
 idem_cancel_request_key(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Datum		keys[] = {call->tenant_id, idem_arg_key(call, 1)};
+	Datum		request_key = idem_arg_key(call, 1);
+	IdemSight	sight = IDEM_SIGHT_FIRST;
 	NullableDatum payment_no;
-	IdemRow    *row;
 	const char *outcome;
 
 	idem_because(call, idem_arg(call, 2));
-	row = idem_look(call, &payment_key_by_key, keys, lengthof(keys), IDEM_SIGHT_FIRST);
-	while (row == NULL)
+	while (!find_key(call, request_key, sight, &payment_no))
 	{
-		outcome = try_burn(call, keys[1], &row);
+		outcome = try_burn(call, request_key);
 		if (outcome != NULL)
 			return idem_leave(call, outcome);
+		sight = IDEM_SIGHT_LATEST;
 		CHECK_FOR_INTERRUPTS();
 	}
-
-	payment_no = IDEM_NULLABLE(row, PAYMENT_KEY_PAYMENT_NO);
 	if (payment_no.isnull)
 		return idem_leave(call, "burned");
 	outcome = cancel_payment(call, payment_no.value);

@@ -22,29 +22,15 @@ const char *const create_outcome_names[] = {
 	"in_review", "order_closed", "burned", "in_progress", "error"
 };
 
-#define PAYMENT_COLUMNS \
-	"tenant_id, payment_no, order_id, purchase_no, amount, currency, status," \
-	" request_key, channel, account, metadata, created_at, expires_at"
-#define PAYMENT_VALUES \
-	"$1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, $12"
-#define PAYMENT_TYPES \
-	TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, \
-	JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID
-
-/* Two unique rules can be hit, so no conflict target is named */
+/* Three unique rules can be hit, so no conflict target is named */
 static IdemQuery insert_payment = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_payment (" PAYMENT_COLUMNS ") VALUES (" PAYMENT_VALUES ")"
+	"INSERT INTO @schema@.idem_payment (tenant_id, payment_no, order_id, purchase_no, amount,"
+	" currency, status, request_key, repurchase, channel, account, metadata, created_at,"
+	" expires_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, $12, $13)"
 	" ON CONFLICT DO NOTHING",
-	PAYMENT_TYPES);
-
-static IdemQuery insert_payment_and_key = IDEM_QUERY(
-	"WITH payment AS ("
-	"INSERT INTO @schema@.idem_payment (" PAYMENT_COLUMNS ") VALUES (" PAYMENT_VALUES ")"
-	" ON CONFLICT DO NOTHING RETURNING payment_no)"
-	" INSERT INTO @schema@.idem_payment_key"
-	" (tenant_id, request_key, payment_no, repurchase, asked_payment_no, created_at)"
-	" SELECT $1, $7, payment_no, $13, $14, $11 FROM payment",
-	PAYMENT_TYPES, BOOLOID, TEXTOID);
+	TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+	JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
 
 static IdemQuery bind_key = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_payment_key"
@@ -77,6 +63,7 @@ create_payment_of(IdemCall *call, const CreateRequest *request, const CreateScen
 	payment->status = PAYMENT_PENDING;
 	payment->version = 1;
 	payment->request_key = request->request_key;
+	payment->repurchase = request->repurchase;
 	payment->channel = request->channel;
 	payment->account = request->account;
 	payment->channel_data = IDEM_NULL;
@@ -97,9 +84,9 @@ create_payment_of(IdemCall *call, const CreateRequest *request, const CreateScen
 	return payment;
 }
 
-/* Insert a payment, and its request key with it; false: it met a raw INSERT */
+/* Insert a payment; false: it met a raw INSERT */
 static bool
-insert(IdemCall *call, const CreateRequest *request, const Payment *payment)
+insert(IdemCall *call, const Payment *payment)
 {
 	NullableDatum args[] = {
 		IDEM_VALUE(call->tenant_id),
@@ -109,17 +96,15 @@ insert(IdemCall *call, const CreateRequest *request, const Payment *payment)
 		IDEM_VALUE(Int64GetDatum(payment->amount)),
 		IDEM_VALUE(payment->currency),
 		payment->request_key,
+		IDEM_VALUE(BoolGetDatum(payment->repurchase)),
 		payment->channel,
 		payment->account,
 		payment->metadata,
 		IDEM_VALUE(TimestampTzGetDatum(payment->created_at)),
-		payment->expires_at,
-		IDEM_VALUE(BoolGetDatum(request->repurchase)),
-		request->payment_no
+		payment->expires_at
 	};
 
-	return idem_run(call, request->request_key.isnull ?
-					&insert_payment : &insert_payment_and_key, args) == 1;
+	return idem_run(call, &insert_payment, args) == 1;
 }
 
 /* Bind the request key to a payment that is there already */
@@ -194,7 +179,7 @@ create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecisio
 	Datum		number = request->payment_no.isnull ? idem_make_no(call) : (Datum) 0;
 	Payment    *payment = create_payment_of(call, request, scene, decision, number);
 
-	if (!insert(call, request, payment))
+	if (!insert(call, payment))
 		return false;
 	idem_unlock_names(call);
 	decision->payment = payment;

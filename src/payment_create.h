@@ -28,8 +28,8 @@ typedef struct CreateRequest
 /* What is there, as one look found it */
 typedef struct CreateScene
 {
-	IdemRow    *key;			/* the row of the request key */
-	Payment    *by_key;			/* the payment it leads to */
+	IdemRow    *key;			/* the request key's row, if it made no payment */
+	Payment    *by_key;			/* the payment that it made or was bound to */
 	Payment    *by_no;			/* the payment that has the wanted number */
 	Order	   *order;
 	Payment    *active;			/* holds the order's slot */

@@ -15,6 +15,28 @@
 #include "payment_create.h"
 
 /*
+ * What the request key led to: the payment that it made, in one look, else
+ * what it was bound to.  false: nothing, it is new.
+ */
+static bool
+gather_by_key(IdemCall *call, Datum request_key, IdemSight sight, CreateScene *scene)
+{
+	Datum		keys[] = {call->tenant_id, request_key};
+	NullableDatum payment_no;
+
+	scene->by_key = payment_look_by_key(call, request_key, sight);
+	if (scene->by_key != NULL)
+		return true;
+	scene->key = idem_look(call, &payment_key_by_key, keys, 2, sight);
+	if (scene->key == NULL)
+		return false;
+	payment_no = IDEM_NULLABLE(scene->key, PAYMENT_KEY_PAYMENT_NO);
+	if (!payment_no.isnull)
+		scene->by_key = payment_look(call, payment_no.value, sight);
+	return true;
+}
+
+/*
  * Look at everything that the decision depends on.
  */
 void
@@ -24,20 +46,9 @@ create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 	Receipt    *applied;
 
 	memset(scene, 0, sizeof(CreateScene));
-	if (!request->request_key.isnull)
-	{
-		Datum		keys[] = {call->tenant_id, request->request_key.value};
-
-		scene->key = idem_look(call, &payment_key_by_key, keys, 2, sight);
-		if (scene->key != NULL)
-		{
-			NullableDatum payment_no = IDEM_NULLABLE(scene->key, PAYMENT_KEY_PAYMENT_NO);
-
-			if (!payment_no.isnull)
-				scene->by_key = payment_look(call, payment_no.value, sight);
-			return;				/* known: nothing else counts */
-		}
-	}
+	if (!request->request_key.isnull &&
+		gather_by_key(call, request->request_key.value, sight, scene))
+		return;					/* known: nothing else counts */
 
 	if (!request->payment_no.isnull)
 	{
@@ -80,17 +91,22 @@ contradict(NullableDatum a, NullableDatum b)
 static const char *
 first_difference(const CreateRequest *request, const IdemRow *key, const Payment *payment)
 {
-	NullableDatum asked = IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO);
+	NullableDatum asked = IDEM_VALUE(payment->payment_no);
+	bool		repurchase = payment->repurchase;
 
-	if (asked.isnull)
-		asked = IDEM_VALUE(payment->payment_no);
+	if (key != NULL)
+	{
+		repurchase = DatumGetBool(IDEM_COLUMN(key, PAYMENT_KEY_REPURCHASE));
+		if (!IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO).isnull)
+			asked = IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO);
+	}
 	if (!idem_same_text(request->order_id, payment->order_id))
 		return "order_id";
 	if (request->amount != payment->amount)
 		return "amount";
 	if (!idem_same_text(request->currency, payment->currency))
 		return "currency";
-	if (request->repurchase != DatumGetBool(IDEM_COLUMN(key, PAYMENT_KEY_REPURCHASE)))
+	if (request->repurchase != repurchase)
 		return "repurchase";
 	if (contradict(request->channel, payment->channel))
 		return "channel";
@@ -216,7 +232,7 @@ create_decide(IdemCall *call, const CreateRequest *request, const CreateScene *s
 			  CreateDecision *decision)
 {
 	memset(decision, 0, sizeof(CreateDecision));
-	if (scene->key != NULL)
+	if (scene->key != NULL || scene->by_key != NULL)
 		decide_by_key(request, scene, decision);
 	else if (!passes_order(call, request, scene, decision))
 		return;

@@ -143,7 +143,7 @@ static const Invariant invariants[] = {
 		" WHERE p.purchase_no > 1 AND r.receipt_no IS NULL"
 	},
 
-	/* A request key leads to its payment, a payment's own key back to it */
+	/* A request key leads to its payment, and to one only */
 	{
 		"payment_key_leads",
 		"SELECT k.tenant_id, 'payment_key', k.request_key, format('payment %s does not exist', k.payment_no)"
@@ -151,10 +151,9 @@ static const Invariant invariants[] = {
 		" ON p.tenant_id = k.tenant_id AND p.payment_no = k.payment_no"
 		" WHERE k.payment_no IS NOT NULL AND p.payment_no IS NULL"
 		" UNION ALL SELECT p.tenant_id, 'payment', p.payment_no,"
-		" format('its request key %s leads to %s', p.request_key, coalesce(k.payment_no, 'nothing'))"
-		" FROM @schema@.idem_payment p LEFT JOIN @schema@.idem_payment_key k"
+		" format('its request key %s also %s', p.request_key, coalesce('leads to ' || k.payment_no, 'is burned'))"
+		" FROM @schema@.idem_payment p JOIN @schema@.idem_payment_key k"
 		" ON k.tenant_id = p.tenant_id AND k.request_key = p.request_key"
-		" WHERE p.request_key IS NOT NULL AND k.payment_no IS DISTINCT FROM p.payment_no"
 	},
 
 	/* ---------- receipts ---------- */
@@ -345,7 +344,7 @@ static const Invariant invariants[] = {
 	{
 		"index_stands",
 		"SELECT NULL, 'index', w.name, CASE WHEN i.indexrelid IS NULL THEN 'missing' ELSE 'not unique, or not valid' END"
-		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_key_pkey'),"
+		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_request_key'), ('idem_payment_key_pkey'),"
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
 		" ('idem_outbox_pkey'), ('idem_access_pkey')) w (name)"

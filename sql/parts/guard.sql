@@ -22,13 +22,13 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'own=on', 'machine=payment', 'entity=payment', 'state=status', 'tenant=tenant_id', 'key=payment_no',
 		'version=version', 'frozen=tenant_id', 'frozen=payment_no', 'frozen=order_id', 'frozen=purchase_no',
-		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=created_at', 'once=channel',
+		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=repurchase', 'frozen=created_at', 'once=channel',
 		'once=account', 'once=submitted_at');
 CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_payment
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'own=on', 'machine=payment', 'entity=payment', 'state=status', 'tenant=tenant_id', 'key=payment_no',
 		'version=version', 'frozen=tenant_id', 'frozen=payment_no', 'frozen=order_id', 'frozen=purchase_no',
-		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=created_at', 'once=channel',
+		'frozen=amount', 'frozen=currency', 'frozen=request_key', 'frozen=repurchase', 'frozen=created_at', 'once=channel',
 		'once=account', 'once=submitted_at', 'outbox=on', 'aggregate=order', 'aggregate_id=order_id',
 		'payload=order_id', 'payload=purchase_no', 'payload=payment_no', 'payload=amount', 'payload=currency',
 		'payload=channel', 'payload=account');

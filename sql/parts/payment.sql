@@ -15,6 +15,7 @@ CREATE TABLE @extschema@.idem_payment (
 	status text COLLATE "C" NOT NULL,
 	version integer NOT NULL DEFAULT 1,
 	request_key text COLLATE "C",
+	repurchase boolean NOT NULL DEFAULT false,
 	channel text COLLATE "C",
 	account text COLLATE "C",
 	channel_data jsonb,
@@ -27,9 +28,11 @@ CREATE TABLE @extschema@.idem_payment (
 );
 CREATE UNIQUE INDEX idem_payment_active ON @extschema@.idem_payment (tenant_id, order_id)
 	WHERE status IN ('pending', 'closing', 'review');
+CREATE UNIQUE INDEX idem_payment_request_key ON @extschema@.idem_payment (tenant_id, request_key)
+	WHERE request_key IS NOT NULL;
 CREATE INDEX idem_payment_order ON @extschema@.idem_payment (tenant_id, order_id, purchase_no, created_at);
 COMMENT ON TABLE @extschema@.idem_payment IS
-'Attempts to pay. One row in pending, closing or review per order. amount is in minor units of currency. channel, account and submitted_at are set once; next_check_at says when reconciliation should ask the channel. Never deleted.';
+'Attempts to pay. One row in pending, closing or review per order. amount is in minor units of currency. channel, account and submitted_at are set once; request_key and repurchase are those of the call that made it; next_check_at says when reconciliation should ask the channel. Never deleted.';
 
 CREATE TABLE @extschema@.idem_payment_key (
 	tenant_id @extschema@.idem_key_text NOT NULL,
@@ -41,7 +44,7 @@ CREATE TABLE @extschema@.idem_payment_key (
 	PRIMARY KEY (tenant_id, request_key)
 );
 COMMENT ON TABLE @extschema@.idem_payment_key IS
-'Which payment a request key led to; payment_no NULL: the key was cancelled before it had one (burned). Several keys may lead to one payment. repurchase and asked_payment_no are the first call''s.';
+'Request keys that made no payment of their own: bound to the one that was there (several may lead to one), or burned, payment_no NULL: cancelled before there was one. The key that made a payment stands in idem_payment. repurchase and asked_payment_no are those of the key''s first call.';
 
 CREATE TYPE @extschema@.idem_create_payment_result AS (
 	outcome text,

@@ -3,7 +3,6 @@
 
 CREATE SCHEMA peer;
 CREATE TABLE peer.payment (LIKE idem_payment INCLUDING ALL);
-CREATE TABLE peer.payment_key (LIKE idem_payment_key INCLUDING ALL);
 CREATE TABLE peer.history (LIKE idem_history INCLUDING ALL);
 CREATE TABLE peer.outbox (LIKE idem_outbox INCLUDING ALL);
 CREATE SEQUENCE peer.payment_no CACHE 32;
@@ -23,7 +22,7 @@ DECLARE
 	p peer.payment;
 	event uuid := gen_random_uuid();
 BEGIN
-	SELECT k.payment_no INTO payment_no FROM peer.payment_key k WHERE k.tenant_id = a_tenant_id AND k.request_key = a_request_key;
+	SELECT k.payment_no INTO payment_no FROM peer.payment k WHERE k.tenant_id = a_tenant_id AND k.request_key = a_request_key;
 	IF FOUND THEN
 		outcome := 'replayed';
 		RETURN;
@@ -42,8 +41,6 @@ BEGIN
 		outcome := 'existing';
 		RETURN;
 	END IF;
-	INSERT INTO peer.payment_key (tenant_id, request_key, payment_no, created_at)
-	VALUES (p.tenant_id, p.request_key, p.payment_no, p.created_at);
 	INSERT INTO peer.outbox (id, tenant_id, aggregatetype, aggregateid, type, payload, created_at)
 	VALUES (event, p.tenant_id, 'order', p.order_id, 'payment.pending', peer.event(p), p.created_at);
 	INSERT INTO peer.history (tenant_id, entity, key, version, to_state, event, session_role, event_id, at)
@@ -56,10 +53,7 @@ END $$;
 INSERT INTO peer.payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, request_key, created_at, expires_at)
 SELECT 'read', (10 ^ 15 + i)::bigint, 'read-' || i, 1, 9900, 'CNY', 'pending', 'read-' || i, now(), now() + interval '1 day'
 FROM generate_series(1, :payments) i;
-INSERT INTO peer.payment_key (tenant_id, request_key, payment_no, created_at)
-SELECT 'read', 'read-' || i, (10 ^ 15 + i)::bigint, now() FROM generate_series(1, :payments) i;
 INSERT INTO idem_payment SELECT * FROM peer.payment;
-INSERT INTO idem_payment_key SELECT * FROM peer.payment_key;
 
 -- Batches of 1,000 requests, made beforehand; each call takes one, for a tenant
 -- of its own.

@@ -1,2 +1,2 @@
 \set i random(1, :payments)
-SELECT outcome, payment_no FROM idem_create_payment('read', 'read-' || :i, 9900, 'CNY', 'read-' || :i);
+SELECT * FROM idem_create_payment('read', 'read-' || :i, 9900, 'CNY', 'read-' || :i);

@@ -47,7 +47,8 @@ UPDATE idem_payment SET account = 'a2' WHERE tenant_id = 'machine';
 UPDATE idem_payment SET account = NULL WHERE tenant_id = 'machine';
 UPDATE idem_payment SET version = 99 WHERE tenant_id = 'machine';
 UPDATE idem_payment SET version = 1 WHERE tenant_id = 'machine';
-UPDATE idem_payment_key SET payment_no = NULL WHERE tenant_id = 'machine';
+SELECT outcome FROM idem_cancel_request_key('machine', 'burned');
+UPDATE idem_payment_key SET payment_no = 'machine-1' WHERE tenant_id = 'machine';
 
 -- What changes nothing is stored as it is; what changes anything is counted.
 SELECT version FROM idem_payment WHERE tenant_id = 'machine';

@@ -64,7 +64,8 @@ SELECT min(ord), max(ord), count(DISTINCT ord), bool_and(outcome = 'replayed') A
 	  FROM generate_series(-500, 500) i WHERE i <> 0));
 SELECT count(*) AS payments, count(DISTINCT order_id) AS orders, count(DISTINCT payment_no) AS numbers
   FROM idem_payment WHERE tenant_id = 'batch-2';
-SELECT count(*) AS keys FROM idem_payment_key WHERE tenant_id = 'batch-2';
+SELECT count(request_key) AS made, (SELECT count(*) FROM idem_payment_key WHERE tenant_id = 'batch-2') AS bound
+  FROM idem_payment WHERE tenant_id = 'batch-2';
 SELECT count(*) AS births FROM idem_history WHERE tenant_id = 'batch-2' AND from_state IS NULL;
 SELECT count(*) AS events FROM idem_outbox WHERE tenant_id = 'batch-2' AND type = 'payment.pending';
 

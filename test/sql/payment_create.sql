@@ -21,8 +21,8 @@ SELECT s.* FROM idem_create_payment('create', 'o1', 9900, 'cny', request_key => 
 SELECT s.* FROM idem_create_payment('create', 'o1', 9900, 'CNY', request_key => 'k2') p, show(p) s;
 SELECT s.* FROM idem_create_payment('create', 'o1', 9900, 'CNY') p, show(p) s;
 SELECT count(*) AS payments, count(DISTINCT payment_no) AS numbers FROM idem_payment WHERE tenant_id = 'create';
-SELECT request_key, payment_no = (SELECT payment_no FROM idem_payment WHERE tenant_id = 'create') AS leads_to_it
-  FROM idem_payment_key WHERE tenant_id = 'create' ORDER BY 1;
+SELECT p.request_key AS made_by, k.request_key AS bound, p.payment_no = k.payment_no AS leads_to_it
+  FROM idem_payment p JOIN idem_payment_key k USING (tenant_id) WHERE tenant_id = 'create' ORDER BY 1;
 
 -- the same key for something else; DETAIL names the first field that differs
 SELECT idem_create_payment('create', 'o2', 1, 'USD', request_key => 'k1');

@@ -23,7 +23,7 @@ INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, 
 	('verify', 'pay-odd', 'order-odd', 1, 100, 'CNY', 'review', 1, NULL, 'alipay', now()),
 	('verify', 'pay-closed', 'order-odd-2', 1, 100, 'CNY', 'closed', 1, NULL, 'alipay', now());
 INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at) VALUES
-	('verify', 'key-paid', 'pay-paid', now()),
+	('verify', 'key-bound', 'pay-paid', now()),
 	('verify', 'key-burned', NULL, now());
 INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, refund_reserved, refunded, created_at) VALUES
 	('verify', '9001', 'pay-paid', 'order-paid', 1, 'alipay', 'verify-1', 'pay-paid', 100, 'CNY', 'applied', 0, 0, now()),
@@ -111,8 +111,8 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET purchase_no = 3 WHERE 
 
 -- payment_key_leads
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET payment_no = 'pay-gone' WHERE tenant_id = 'verify' AND request_key = 'key-burned'$$);
-SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_payment_key WHERE tenant_id = 'verify' AND request_key = 'key-paid'$$);
-SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET payment_no = 'pay-open' WHERE tenant_id = 'verify' AND request_key = 'key-paid'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key-paid' WHERE tenant_id = 'verify' AND request_key = 'key-bound'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key-paid' WHERE tenant_id = 'verify' AND request_key = 'key-burned'$$);
 
 -- one_applied_receipt
 SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_receipt_applied;

@@ -39,6 +39,20 @@ my @versions = $meta =~ /"version": "(.*?)"/g;
 is("@versions", "$version $version", 'META.json has the version of the control file');
 like(read_file('CHANGELOG.md'), qr/^## \Q$version\E\b/m, 'and so has CHANGELOG.md');
 
+# ---- the documentation ---------------------------------------------------------
+
+my %linked;
+foreach my $page ('README.md', glob 'docs/*.md')
+{
+	my ($folder) = $page =~ m{^(.*/)?};
+	my @links = map { s/#.*//r } grep { !/^(?:\w+:|#)/ } read_file($page) =~ /\]\(([^)\s]+)\)/g;
+	my @paths = map { ($folder || '') . $_ } @links;
+	same_names("$page links to what is there", [ grep { !-e } @paths ], []);
+	$linked{$_} = 1 foreach $page eq 'docs/README.md' ? @paths : ();
+}
+same_names('docs/README.md links to every page', [ grep { !$linked{$_} && $_ ne 'docs/README.md' } glob 'docs/*.md' ], []);
+my $pages = join '', map { read_file($_) } glob 'docs/*.md';
+
 # ---- the sources -----------------------------------------------------------------
 
 same_names('SQL_PARTS names the parts of sql/parts', [ split ' ', $ENV{IDEM_PARTS} || '' ], [ stems('sql/parts/*.sql') ]);
@@ -95,6 +109,12 @@ WHERE obj_description(objid, classid::regclass::name) IS NULL
 		OR (classid = 'pg_proc'::regclass AND (SELECT prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) FROM pg_proc WHERE oid = objid)))
 ORDER BY 1
 SQL
+
+my @functions = split /\n/, $node->safe_psql('postgres', <<"SQL");
+SELECT DISTINCT proname FROM ($members) m JOIN pg_proc p ON p.oid = objid
+WHERE classid = 'pg_proc'::regclass AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)
+SQL
+same_names('every function has its place in docs', [ grep { $pages !~ /\b$_\b/ } @functions ], []);
 
 is($node->safe_psql('postgres', <<"SQL"), '', 'PUBLIC may execute nothing and read nothing');
 SELECT object FROM ($members) m

@@ -65,7 +65,7 @@ INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_a
 INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, request_key, channel, created_at)
 	SELECT 'plans', 'load-' || i, 'load-' || i, 1, 100, 'CNY', 'paid', 'load-' || i, 'alipay', now() FROM generate_series(1, $million) i;
 INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at)
-	SELECT 'plans', 'load-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
+	SELECT 'plans', 'bound-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
 INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, created_at)
 	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
 SQL

@@ -13,6 +13,7 @@ CREATE SCHEMA model;
 
 CREATE TABLE model.orders (LIKE idem_order INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, order_id));
 CREATE TABLE model.payments (LIKE idem_payment INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, payment_no));
+-- every request key; the extension keeps one that made a payment in the payment
 CREATE TABLE model.keys (LIKE idem_payment_key INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, request_key));
 CREATE TABLE model.receipts (LIKE idem_receipt INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, receipt_no));
 CREATE TABLE model.refunds (LIKE idem_refund INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, refund_no));
@@ -429,7 +430,7 @@ BEGIN
 		number := coalesce(number, 'only in the model: payment of ' || order_id);
 	END IF;
 	INSERT INTO model.payments VALUES (t, number, order_id, CASE WHEN r.receipt_no IS NOT NULL THEN current + 1 ELSE current END, amount, cur,
-		'pending', 1, request_key, channel, account, NULL, metadata, model.now(), least(model.now() + expires_in, CASE o.status WHEN 'pending' THEN o.expires_at END), NULL, NULL);
+		'pending', 1, request_key, coalesce(repurchase, false), channel, account, NULL, metadata, model.now(), least(model.now() + expires_in, CASE o.status WHEN 'pending' THEN o.expires_at END), NULL, NULL);
 	PERFORM model.moved(t, 'payment', number, 1, NULL, 'pending', 'create');
 	PERFORM model.insert_key(t, request_key, number, repurchase, payment_no);
 

@@ -82,7 +82,8 @@ BEGIN
 			FULL JOIN (SELECT * FROM model.payments WHERE tenant_id = t) AS m ON m.payment_no = c.payment_no WHERE c IS DISTINCT FROM m
 		UNION ALL
 		SELECT 'key', to_jsonb(c), to_jsonb(m) FROM (SELECT * FROM idem_payment_key WHERE tenant_id = t) AS c
-			FULL JOIN (SELECT * FROM model.keys WHERE tenant_id = t) AS m ON m.request_key = c.request_key WHERE c IS DISTINCT FROM m
+			FULL JOIN (SELECT * FROM model.keys k WHERE tenant_id = t AND NOT EXISTS
+				(SELECT FROM model.payments p WHERE p.tenant_id = t AND p.request_key = k.request_key)) AS m ON m.request_key = c.request_key WHERE c IS DISTINCT FROM m
 		UNION ALL
 		SELECT 'receipt', to_jsonb(c), to_jsonb(m) FROM (SELECT * FROM idem_receipt WHERE tenant_id = t) AS c
 			FULL JOIN (SELECT * FROM model.receipts WHERE tenant_id = t) AS m ON m.receipt_no = c.receipt_no WHERE c IS DISTINCT FROM m
