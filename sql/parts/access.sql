@@ -61,7 +61,14 @@ INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) 
 	('fulfil', 'idem_next_no', true),
 	('relay', 'idem_next_no', true),
 	('operator', 'idem_next_no', true),
-	('auditor', 'idem_next_no', true);
+	('auditor', 'idem_next_no', true),
+	('client', 'idem_key', true),
+	('channel', 'idem_key', true),
+	('cashier', 'idem_key', true),
+	('fulfil', 'idem_key', true),
+	('relay', 'idem_key', true),
+	('operator', 'idem_key', true),
+	('auditor', 'idem_key', true);
 
 /*
  * Row changes send no invalidation by themselves.  Row triggers, since logical
