@@ -14,6 +14,7 @@
  *		version			the column that counts changes
  *		frozen *		columns that no UPDATE may change
  *		once *			columns that an UPDATE may change from NULL only
+ *		grows *			columns of type bigint that no UPDATE may make smaller
  *		birth			the event of being born; default create
  *		history			on (default) or off
  *		outbox			on or off (default)
@@ -126,6 +127,13 @@ read_column_argument(Attachment *attachment, Relation table, const char *name, c
 	{
 		read_column(&column, table, value);
 		attachment->rules[column.attnum - 1] = name[0] == 'f' ? COLUMN_FROZEN : COLUMN_ONCE;
+	}
+	else if (strcmp(name, "grows") == 0)
+	{
+		read_column(&column, table, value);
+		if (column.type != INT8OID)
+			return false;
+		attachment->rules[column.attnum - 1] = COLUMN_GROWS;
 	}
 	else
 		return false;

@@ -17,7 +17,8 @@ typedef enum ColumnRule
 {
 	COLUMN_FREE,
 	COLUMN_FROZEN,
-	COLUMN_ONCE					/* NULL may become a value, which is frozen */
+	COLUMN_ONCE,				/* NULL may become a value, which is frozen */
+	COLUMN_GROWS				/* a bigint that may only become greater */
 } ColumnRule;
 
 /* A column that is read by name */

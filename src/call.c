@@ -638,6 +638,7 @@ disconnect(IdemCall *call)
 	if (!call->connected)
 		return;
 	SPI_finish();
+	MemoryContextSwitchTo(call->context);
 	AtEOXact_GUC(true, call->guc_level);
 	call->connected = false;
 }

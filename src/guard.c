@@ -83,14 +83,20 @@ describe_row(Check *check, TupleTableSlot *row)
 	return psprintf("(%s) = (%s)", names.data, values.data);
 }
 
+/* What an UPDATE did to a column against its rule */
+static const char *const broken_rules[] = {
+	[COLUMN_FROZEN] = "cannot be changed",
+	[COLUMN_ONCE] = "is already set",
+	[COLUMN_GROWS] = "cannot decrease"
+};
+
 pg_noreturn static void
 raise_frozen(Check *check, Form_pg_attribute column, ColumnRule rule)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_PROTECTED),
 			 errmsg("column \"%s\" of table \"%s\" %s", NameStr(column->attname),
-					RelationGetRelationName(check->table),
-					rule == COLUMN_ONCE ? "is already set" : "cannot be changed"),
+					RelationGetRelationName(check->table), broken_rules[rule]),
 			 errdetail("The UPDATE concerns the row with %s.", describe_row(check, check->before)),
 			 errtablecol(check->table, column->attnum)));
 }
@@ -207,6 +213,24 @@ same_value(Form_pg_attribute column, Datum a, bool a_null, Datum b, bool b_null)
 	return datum_image_eq(a, b, false, column->attlen);
 }
 
+/* Does a change from a to b break the column's rule? */
+static inline bool
+breaks_rule(ColumnRule rule, Datum a, bool a_null, Datum b, bool b_null)
+{
+	switch (rule)
+	{
+		case COLUMN_FREE:
+			break;
+		case COLUMN_FROZEN:
+			return true;
+		case COLUMN_ONCE:
+			return !a_null;
+		case COLUMN_GROWS:
+			return !a_null && (b_null || DatumGetInt64(b) < DatumGetInt64(a));
+	}
+	return false;
+}
+
 /*
  * Did any column change?  A frozen one that did raises ID007.  Generated
  * columns follow the others and are not computed yet in a BEFORE trigger.
@@ -231,7 +255,8 @@ find_change(Check *check)
 					   b->tts_values[i], b->tts_isnull[i]))
 			continue;
 		changed = true;
-		if (rule == COLUMN_FROZEN || (rule == COLUMN_ONCE && !a->tts_isnull[i]))
+		if (breaks_rule(rule, a->tts_values[i], a->tts_isnull[i],
+						b->tts_values[i], b->tts_isnull[i]))
 			raise_frozen(check, column, rule);
 	}
 	return changed;

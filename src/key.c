@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * key.c
- *	  Numbers: time-ordered, unique across backends and nodes.
+ *	  Numbers and keys: a number is unique across backends and nodes, a key is
+ *	  the digest of what it stands for.
  *
  * A number is the microsecond it was made in, since 2020, and the node that
  * made it.  Two backends make numbers in the same microsecond, and clocks go
@@ -14,6 +15,10 @@
  * A sequence is not rolled back, and its WAL is flushed by any commit that
  * used a number.  Only a block whose transaction was rolled back could be lost
  * in a crash while its numbers live on; such a block is thrown away.
+ *
+ * A key made of several parts by concatenation is the key of something else
+ * too: 'a' and 'bc', 'ab' and 'c'.  So each part goes into the digest behind
+ * its length, and in UTF-8, whatever the database's encoding.
  *-------------------------------------------------------------------------
  */
 #include "key.h"
@@ -22,8 +27,12 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "lib/stringinfo.h"
+#include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
@@ -197,4 +206,82 @@ idem_next_no(PG_FUNCTION_ARGS)
 	IdemCall   *call = idem_enter(fcinfo);
 
 	return idem_leave_value(call, idem_make_no(call));
+}
+
+
+/* ---------- keys ---------- */
+
+/* Keys are stored: another encoding gets another name here */
+#define KEY_ENCODING "idem_key 1"
+
+/*
+ * Append a part: four bytes of length, the highest first, and its text in
+ * UTF-8.  SQL_ASCII does not say what its bytes mean; they stay as they are.
+ */
+static void
+append_part(StringInfo encoded, Datum part)
+{
+	text	   *given = DatumGetTextPP(part);
+	char	   *bytes = VARDATA_ANY(given);
+	int			nbytes = VARSIZE_ANY_EXHDR(given);
+
+	if (GetDatabaseEncoding() != PG_SQL_ASCII)
+	{
+		char	   *utf8 = pg_server_to_any(bytes, nbytes, PG_UTF8);
+
+		if (utf8 != bytes)
+			nbytes = strlen(utf8);
+		bytes = utf8;
+	}
+	pq_sendint32(encoded, nbytes);
+	appendBinaryStringInfo(encoded, bytes, nbytes);
+}
+
+/* SHA-256 in hexadecimal digits, as text */
+static Datum
+hex_digest(const StringInfo encoded)
+{
+	bytea	   *input = (bytea *) cstring_to_text_with_len(encoded->data, encoded->len);
+	bytea	   *digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea,
+															 PointerGetDatum(input)));
+	char		digits[2 * 32];
+
+	Assert(VARSIZE_ANY_EXHDR(digest) == 32);
+	(void) hex_encode(VARDATA_ANY(digest), 32, digits);
+	return PointerGetDatum(cstring_to_text_with_len(digits, sizeof(digits)));
+}
+
+/*
+ * idem_key(VARIADIC parts) -> text
+ *
+ * Errors: 22004 for NULL, 22023 for no parts or an array of arrays.
+ */
+PG_FUNCTION_INFO_V1(idem_key);
+Datum
+idem_key(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	ArrayType  *given = DatumGetArrayTypeP(idem_arg_required(call, 0).value);
+	Datum	   *parts;
+	bool	   *nulls;
+	int			nparts;
+	StringInfoData encoded;
+
+	if (ARR_NDIM(given) != 1)
+		idem_bad_argument(call, 0, "A key is made of one part or more, in an array of one dimension.");
+	deconstruct_array(given, TEXTOID, -1, false, TYPALIGN_INT, &parts, &nulls, &nparts);
+
+	initStringInfo(&encoded);
+	appendBinaryStringInfo(&encoded, KEY_ENCODING, sizeof(KEY_ENCODING));
+	for (int i = 0; i < nparts; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("a part of a key must not be null"),
+					 errdetail("Part %d is null.", i + 1),
+					 errhint("Use an empty text, or leave the part out, where that means what you mean.")));
+		append_part(&encoded, parts[i]);
+	}
+	return idem_leave_value(call, hex_digest(&encoded));
 }

@@ -203,7 +203,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	InitDirtySnapshot(seen);
 	if (sight == IDEM_SIGHT_FIRST)
 		see_own_writes(&seen);
-	else if (sight == IDEM_SIGHT_LATEST)
+	else if (sight != IDEM_SIGHT_DIRTY)
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 	fill_scan_keys(by, keys, nkeys, scan_keys);
@@ -213,7 +213,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	{
 		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
-		if (sight != IDEM_SIGHT_FIRST)
+		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
 			demand_visible(table, slot);
 		rows = lappend(rows, copy_row(call, slot));
 		if (only_first)
@@ -221,7 +221,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	}
 	index_endscan(desc);
 	ExecDropSingleTupleTableSlot(slot);
-	if (sight == IDEM_SIGHT_LATEST)
+	if (snapshot != &seen)
 		UnregisterSnapshot(snapshot);
 	close_both(table, by);
 
@@ -574,6 +574,30 @@ idem_unlock_names(IdemCall *call)
 {
 	while (call->nnames > 0)
 		(void) LockRelease(&call->names[--call->nnames], ExclusiveLock, false);
+}
+
+/*
+ * Hold a name until the transaction, or the savepoint, ends.  Unlike the locks
+ * above it may be waited for, in the lock manager, where a deadlock is found;
+ * under a locked name it is only tried.
+ */
+bool
+idem_hold_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
+			   LOCKMODE mode, bool wait)
+{
+	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
+
+	Assert(!wait || call->nnames == 0);
+	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* Give back what was held for nothing, once */
+void
+idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key, LOCKMODE mode)
+{
+	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
+
+	(void) LockRelease(&tag, mode, false);
 }
 
 

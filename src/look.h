@@ -31,15 +31,17 @@ typedef struct IdemRow
  * IDEM_SIGHT_FIRST: the statement's snapshot, and what the transaction has
  * written since; free, for the look before any lock.  IDEM_SIGHT_LATEST: what is committed now.  IDEM_SIGHT_DIRTY: that
  * and what is still open; a row that an open transaction inserted, changed or
- * deleted leaves that transaction in call->rival.  The last two raise 40001
+ * deleted leaves that transaction in call->rival.  These two raise 40001
  * for a row that the transaction's own snapshot (REPEATABLE READ,
- * SERIALIZABLE) does not see.
+ * SERIALIZABLE) does not see.  IDEM_SIGHT_BARE: what is committed now, and no
+ * 40001; for a caller who compares with what the snapshot sees himself.
  */
 typedef enum IdemSight
 {
 	IDEM_SIGHT_FIRST,
 	IDEM_SIGHT_LATEST,
-	IDEM_SIGHT_DIRTY
+	IDEM_SIGHT_DIRTY,
+	IDEM_SIGHT_BARE
 } IdemSight;
 
 /* Kinds of thing a name can be locked for; the numbers are hashed, keep them */
@@ -49,7 +51,9 @@ typedef enum IdemNameKind
 	IDEM_NAME_ORDER = 2,
 	IDEM_NAME_PAYMENT = 3,
 	IDEM_NAME_TRADE = 4,
-	IDEM_NAME_NUMBERS = 5
+	IDEM_NAME_NUMBERS = 5,
+	IDEM_NAME_LEASE = 8,
+	IDEM_NAME_LEASE_HELD = 9	/* held to commit: idem_hold_name */
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,
@@ -70,6 +74,16 @@ extern void idem_lock_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, D
 extern void idem_lock_names(IdemCall *call, IdemNameKind kind, Datum tenant_id,
 							const Datum *keys, int nkeys);
 extern void idem_unlock_names(IdemCall *call);
+
+/*
+ * A name that is held until the transaction ends: shared by those who need it
+ * to stay as it is, exclusively by who changes it.  false: not without waiting.
+ */
+extern bool idem_hold_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
+						   LOCKMODE mode, bool wait);
+extern void idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
+							 LOCKMODE mode);
+
 extern bool idem_await_rival(IdemCall *call);
 extern bool idem_pause(IdemCall *call, int *pause_ms);
 

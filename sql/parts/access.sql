@@ -39,6 +39,10 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_find_payment'),
 	('client', 'idem_get_order'),
 	('client', 'idem_get_receipts'),
+	('client', 'idem_acquire_lease'),
+	('client', 'idem_renew_lease'),
+	('client', 'idem_release_lease'),
+	('client', 'idem_assert_lease'),
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
@@ -61,7 +65,14 @@ INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) 
 	('fulfil', 'idem_next_no', true),
 	('relay', 'idem_next_no', true),
 	('operator', 'idem_next_no', true),
-	('auditor', 'idem_next_no', true);
+	('auditor', 'idem_next_no', true),
+	('client', 'idem_key', true),
+	('channel', 'idem_key', true),
+	('cashier', 'idem_key', true),
+	('fulfil', 'idem_key', true),
+	('relay', 'idem_key', true),
+	('operator', 'idem_key', true),
+	('auditor', 'idem_key', true);
 
 /*
  * Row changes send no invalidation by themselves.  Row triggers, since logical

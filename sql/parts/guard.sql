@@ -86,6 +86,14 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_payment_key
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+/* A lease is lost and won, but its fence never comes again. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_lease
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=lease', 'tenant=tenant_id', 'key=name', 'frozen=tenant_id', 'frozen=name',
+		'grows=fence');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_lease
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* What happened is not rewritten. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_history
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(

@@ -55,5 +55,6 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment_key', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_history', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox', '');

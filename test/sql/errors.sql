@@ -23,10 +23,17 @@ UPDATE idem_history SET to_state = 'x' WHERE tenant_id = 'errors';
 UPDATE idem_machine_move SET to_state = 'pending' WHERE machine = 'payment' AND from_state = 'paid_late';
 INSERT INTO idem_machine_move VALUES ('payment', 'paid', 'pending', 'rob');
 
+-- ID005 fenced: a lease that was released, and one that was taken over
+SELECT r.outcome FROM idem_acquire_lease('errors', 'l', 'w1') a, idem_release_lease('errors', 'l', a.fence) r;
+SELECT idem_assert_lease('errors', 'l', 1);
+SELECT outcome FROM idem_acquire_lease('errors', 'l', 'w2');
+SELECT idem_renew_lease('errors', 'l', 1, '1 minute');
+
 -- ID006 not_found
 SELECT idem_submit_payment('errors', 'nothing', 'alipay');
 SELECT idem_ship_order('errors', 'nothing');
 SELECT idem_adopt_receipt('errors', 'nothing', 'errors-1');
+SELECT idem_assert_lease('errors', 'nothing', 1);
 
 -- 23505: a second active payment, whoever inserts it, and a second applied receipt
 INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, created_at)

@@ -1,5 +1,5 @@
 --
--- key: numbers.
+-- key: numbers, and keys made of parts.
 --
 
 -- 19 digits at most, ascending, made of now; the node stands in the last ten bits.
@@ -40,3 +40,33 @@ SELECT pg_sleep(0.11) \g /dev/null
 SELECT idem_next_no();
 ROLLBACK;
 SELECT setval('idem_number', :before - 3600 * 1000000::bigint) IS NOT NULL AS reset;
+
+--
+-- Keys made of parts
+--
+
+-- What the digest is of, and vectors that hold on every server.
+SELECT idem_key('a', 'bc') = encode(sha256('idem_key 1\000' || '\x00000001'::bytea || 'a' || '\x00000002'::bytea || 'bc'), 'hex') AS as_documented;
+SELECT idem_key('a', 'bc');
+SELECT idem_key('ab', 'c');
+SELECT idem_key('abc');
+SELECT idem_key('');
+SELECT idem_key('', '');
+SELECT idem_key('acme', 'user-42', 'sku-7', '1');
+SELECT idem_key('支付', 'é', E'\u20ac', '😀');
+SELECT idem_key(repeat('x', 100000));
+-- The array may be given whole, whatever its first index.
+SELECT idem_key(VARIADIC ARRAY['a', 'bc']) = idem_key('a', 'bc') AS same, idem_key(VARIADIC '[5:6]={a,bc}') = idem_key('a', 'bc') AS same;
+-- Parts that look alike when they are put together differ.
+SELECT count(*), count(DISTINCT key) FROM (VALUES
+	(idem_key('ab', 'c')), (idem_key('a', 'bc')), (idem_key('abc')), (idem_key('', 'abc')), (idem_key('abc', '')),
+	(idem_key('a', 'b', 'c')), (idem_key('a,b', 'c')), (idem_key('a', 'b,c')), (idem_key(E'a\tb')), (idem_key('A', 'bc')),
+	(idem_key('a', 'bc ')), (idem_key('')), (idem_key('', '')), (idem_key('NULL'))) AS keys (key);
+-- It is a key; and as it is STABLE, it finds its row by an index.
+SELECT octet_length(idem_key(repeat('x', 1000), 'y')) AS bytes, provolatile FROM pg_proc WHERE oid = 'idem_key(text[])'::regprocedure;
+
+SELECT idem_key(VARIADIC NULL::text[]);
+SELECT idem_key('a', NULL);
+SELECT idem_key(NULL);
+SELECT idem_key(VARIADIC '{}'::text[]);
+SELECT idem_key(VARIADIC '{{a,b},{c,d}}'::text[]);

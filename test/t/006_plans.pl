@@ -50,6 +50,12 @@ sub calls
 		"SELECT outcome FROM idem_cancel_order('plans', 'f$key')",
 		"SELECT outcome FROM idem_confirm_payment('plans', 'no-orphan-$key', 'alipay', 'trade-o$key', 100, 'CNY')",
 		sprintf($create, "o$key", "o$key", "no-orphan-$key"),
+		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w1')",
+		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w2', wait => '0')",
+		"SELECT outcome FROM idem_renew_lease('plans', 'l$key', 1, '1 minute')",
+		"SELECT idem_assert_lease('plans', 'l$key', 1)",
+		"SELECT outcome FROM idem_release_lease('plans', 'l$key', 1)",
+		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w2')",
 		"SELECT count(*) FROM idem_get_payment('plans', 'no-a$key')",
 		"SELECT count(*) FROM idem_find_payment('plans', 'a$key')",
 		"SELECT count(*) FROM idem_get_order('plans', 'a$key')",
@@ -57,7 +63,7 @@ sub calls
 		"SELECT count(*) FROM idem_create_payments('plans', jsonb_build_array(jsonb_build_object('order_id', 'g$key', 'amount', 1, 'currency', 'CNY', 'request_key', 'g$key')))");
 }
 
-# A million orders, payments with keys, receipts and refunds of the same tenant,
+# A million orders, payments with keys, receipts and leases of the same tenant,
 # with the triggers that a restore would meet.
 my $load = <<"SQL";
 INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at)
@@ -68,6 +74,8 @@ INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at)
 	SELECT 'plans', 'bound-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
 INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, created_at)
 	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
+INSERT INTO idem_lease (tenant_id, name, worker, fence, lease_until, acquired_at)
+	SELECT 'plans', 'load-' || i, 'w', 1, now(), now() FROM generate_series(1, $million) i;
 SQL
 
 # Two scenes, each a database with a session that stays.
@@ -78,6 +86,7 @@ my @scenes = (
 SELECT count(*) FROM idem_create_order('plans', 'one', 100, 'CNY');
 SELECT count(*) FROM idem_create_payment('plans', 'one', 100, 'CNY', 'one', payment_no => 'no-one');
 SELECT count(*) FROM idem_confirm_payment('plans', 'no-one', 'alipay', 'trade-one', 99, 'CNY');
+SELECT count(*) FROM idem_acquire_lease('plans', 'one', 'w');
 ANALYZE;
 SQL
 
