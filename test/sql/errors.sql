@@ -23,6 +23,10 @@ UPDATE idem_history SET to_state = 'x' WHERE tenant_id = 'errors';
 UPDATE idem_machine_move SET to_state = 'pending' WHERE machine = 'payment' AND from_state = 'paid_late';
 INSERT INTO idem_machine_move VALUES ('payment', 'paid', 'pending', 'rob');
 
+-- ID005 fenced: an attempt that gave its request back
+SELECT r.outcome FROM idem_begin_request('errors', 's', 'k') b, idem_fail_request('errors', 's', 'k', b.attempt) r;
+SELECT c.* FROM idem_request r, idem_complete_request(tenant_id, scope, key, attempt, '1') c WHERE tenant_id = 'errors';
+
 -- ID006 not_found
 SELECT idem_submit_payment('errors', 'nothing', 'alipay');
 SELECT idem_ship_order('errors', 'nothing');
