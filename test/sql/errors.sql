@@ -18,6 +18,7 @@ UPDATE idem_payment SET amount = 1 WHERE tenant_id = 'errors';
 UPDATE idem_payment SET channel = 'wechat' WHERE tenant_id = 'errors';
 DELETE FROM idem_payment WHERE tenant_id = 'errors';
 TRUNCATE idem_payment;
+TRUNCATE idem_request;
 DELETE FROM idem_receipt WHERE tenant_id = 'errors';
 UPDATE idem_history SET to_state = 'x' WHERE tenant_id = 'errors';
 UPDATE idem_machine_move SET to_state = 'pending' WHERE machine = 'payment' AND from_state = 'paid_late';
