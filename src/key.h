@@ -14,4 +14,11 @@ extern Datum idem_make_no(IdemCall *call);
 /* Several at once, for batches: ascending */
 extern void idem_make_nos(IdemCall *call, int count, Datum *numbers);
 
+/*
+ * fingerprint.c: the digest of a jsonb value, bytea; equal values have equal
+ * ones, whatever their spelling, the release, the locale and the machine.
+ */
+#define IDEM_FINGERPRINT_VERSION 1
+extern Datum idem_fingerprint(Datum value, int version);
+
 #endif							/* IDEM_KEY_H */

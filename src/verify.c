@@ -232,6 +232,27 @@ static const Invariant invariants[] = {
 		" OR upper(f.currency) <> upper(r.currency)"
 	},
 
+	/* ---------- requests ---------- */
+
+	/* A request has a response once it is finished, and not before */
+	{
+		"request_answered",
+		"SELECT tenant_id, 'request', format('%s, %s', scope, key),"
+		" format('status %s, on_expiry %s, response %s', status, on_expiry, coalesce(response_status::text, 'none'))"
+		" FROM @schema@.idem_request"
+		" WHERE status NOT IN ('started', 'completed', 'failed', 'released') OR on_expiry NOT IN ('resume', 'unknown')"
+		" OR (status IN ('completed', 'failed')) <> (response_status IS NOT NULL)"
+		" OR (response IS NOT NULL AND response_status IS NULL)"
+	},
+
+	/* Attempts to come are later than all that there are */
+	{
+		"attempt_drawn",
+		"SELECT r.tenant_id, 'request', format('%s, %s', r.scope, r.key),"
+		" format('attempt %s, the last one drawn is %s', r.attempt, s.last_value)"
+		" FROM @schema@.idem_request r, @schema@.idem_attempt s WHERE r.attempt > s.last_value"
+	},
+
 	/* ---------- states and their history ---------- */
 
 	/* Every row is in a state that its machine has */
@@ -326,6 +347,7 @@ static const Invariant invariants[] = {
 		" ('idem_refund', 'zz_idem_guard'), ('idem_refund', 'zz_idem_record'), ('idem_refund', 'zz_idem_truncate'),"
 		" ('idem_anomaly', 'zz_idem_guard'), ('idem_anomaly', 'zz_idem_record'), ('idem_anomaly', 'zz_idem_truncate'),"
 		" ('idem_lease', 'zz_idem_guard'), ('idem_lease', 'zz_idem_truncate'),"
+		" ('idem_request', 'zz_idem_guard'), ('idem_request', 'zz_idem_truncate'),"
 		" ('idem_history', 'zz_idem_guard'), ('idem_history', 'zz_idem_truncate'),"
 		" ('idem_outbox', 'zz_idem_guard'),"
 		" ('idem_machine', 'zz_idem_rules'), ('idem_machine', 'zz_idem_truncate'),"
@@ -348,7 +370,7 @@ static const Invariant invariants[] = {
 		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_request_key'), ('idem_payment_key_pkey'),"
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
-		" ('idem_lease_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey')) w (name)"
+		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey')) w (name)"
 		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"
 		" LEFT JOIN pg_index i ON i.indexrelid = c.oid"
 		" WHERE i.indexrelid IS NULL OR NOT (i.indisunique AND i.indisvalid AND i.indisready AND i.indislive)"

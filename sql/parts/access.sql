@@ -43,6 +43,12 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_renew_lease'),
 	('client', 'idem_release_lease'),
 	('client', 'idem_assert_lease'),
+	('client', 'idem_begin_request'),
+	('client', 'idem_checkpoint_request'),
+	('client', 'idem_renew_request'),
+	('client', 'idem_complete_request'),
+	('client', 'idem_fail_request'),
+	('client', 'idem_resolve_request'),
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
@@ -56,6 +62,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
 	('auditor', 'idem_get_receipts'),
+	('operator', 'idem_resolve_request'),
+	('operator', 'idem_sweep'),
 	('operator', 'idem_verify');
 
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES

@@ -2,7 +2,8 @@
  * guard: the triggers on the extension's own tables, all of them idem_guard.
  *
  * A trigger knows its table by its arguments alone.  zz_ makes it the last of
- * the table's triggers.  Only events are ever deleted, by those who read them.
+ * the table's triggers.  Only events are ever deleted, by those who read them,
+ * and requests, by the sweep.
  */
 
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_order
@@ -92,6 +93,12 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_lease
 		'own=on', 'entity=lease', 'tenant=tenant_id', 'key=name', 'frozen=tenant_id', 'frozen=name',
 		'grows=fence');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_lease
+/* A key stays what it is; its row is used again, and swept. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_request
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=request', 'tenant=tenant_id', 'key=scope', 'key=key', 'frozen=tenant_id',
+		'frozen=scope', 'frozen=key');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_request
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
 /* What happened is not rewritten. */

@@ -1,6 +1,6 @@
 /*
- * operate: what keeps the books right: the checker, the drop guard, and what
- * a dump carries.
+ * operate: what keeps the books right: the checker, the sweep, the drop guard,
+ * and what a dump carries.
  */
 
 CREATE TYPE @extschema@.idem_verify_result AS (
@@ -20,6 +20,20 @@ COMMENT ON FUNCTION @extschema@.idem_verify() IS
 'Checks every invariant of the tables, over all tenants, and returns a row for each thing that breaks one; none when all is well. Reads every table from end to end, as of one snapshot, and may run while others work.
 Errors: ID008.';
 
+CREATE TYPE @extschema@.idem_sweep_result AS (
+	what text,
+	count bigint);
+COMMENT ON TYPE @extschema@.idem_sweep_result IS
+'How many things of a kind a sweep took away.';
+
+CREATE FUNCTION @extschema@.idem_sweep(max_rows integer DEFAULT 1000)
+	RETURNS SETOF @extschema@.idem_sweep_result
+	LANGUAGE C VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'idem_sweep';
+COMMENT ON FUNCTION @extschema@.idem_sweep(integer) IS
+'Takes away what has run out, over all tenants, at most max_rows of each kind, oldest first, and leaves out what is locked. Returns a row for each kind: requests (finished, past their ttl). Reads about as many rows as it takes away. Call it until it has less to do than it may.
+Errors: ID008, 22004, 22023.';
+
 CREATE FUNCTION @extschema@.idem_drop_guard() RETURNS event_trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_drop_guard';
@@ -28,6 +42,7 @@ COMMENT ON FUNCTION @extschema@.idem_drop_guard() IS
 
 REVOKE ALL ON FUNCTION
 	@extschema@.idem_verify(),
+	@extschema@.idem_sweep(integer),
 	@extschema@.idem_drop_guard()
 	FROM PUBLIC;
 
@@ -56,5 +71,7 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_request', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_history', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox', '');

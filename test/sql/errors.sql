@@ -18,6 +18,7 @@ UPDATE idem_payment SET amount = 1 WHERE tenant_id = 'errors';
 UPDATE idem_payment SET channel = 'wechat' WHERE tenant_id = 'errors';
 DELETE FROM idem_payment WHERE tenant_id = 'errors';
 TRUNCATE idem_payment;
+TRUNCATE idem_request;
 DELETE FROM idem_receipt WHERE tenant_id = 'errors';
 UPDATE idem_history SET to_state = 'x' WHERE tenant_id = 'errors';
 UPDATE idem_machine_move SET to_state = 'pending' WHERE machine = 'payment' AND from_state = 'paid_late';
@@ -28,6 +29,9 @@ SELECT r.outcome FROM idem_acquire_lease('errors', 'l', 'w1') a, idem_release_le
 SELECT idem_assert_lease('errors', 'l', 1);
 SELECT outcome FROM idem_acquire_lease('errors', 'l', 'w2');
 SELECT idem_renew_lease('errors', 'l', 1, '1 minute');
+-- ID005 fenced: an attempt that gave its request back
+SELECT r.outcome FROM idem_begin_request('errors', 's', 'k') b, idem_fail_request('errors', 's', 'k', b.attempt) r;
+SELECT c.* FROM idem_request r, idem_complete_request(tenant_id, scope, key, attempt, '1') c WHERE tenant_id = 'errors';
 
 -- ID006 not_found
 SELECT idem_submit_payment('errors', 'nothing', 'alipay');

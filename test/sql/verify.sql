@@ -46,6 +46,10 @@ INSERT INTO idem_outbox (id, tenant_id, aggregatetype, aggregateid, type, payloa
 INSERT INTO idem_history (tenant_id, entity, key, version, from_state, to_state, event, session_role, event_id, at) VALUES
 	('verify', 'payment', 'pay-paid', 1, NULL, 'pending', 'create', 'x', '00000000-0000-0000-0000-00000000ef01', now() - interval '1 second'),
 	('verify', 'payment', 'pay-paid', 2, 'pending', 'paid', 'pay', 'x', '00000000-0000-0000-0000-00000000ef02', now());
+INSERT INTO idem_request (tenant_id, scope, key, status, attempt, fingerprint_version, on_expiry, first_at, lease_until, expires_at, response_status, response) VALUES
+	('verify', 'shop', 'begun', 'started', 1, 1, 'unknown', now(), now(), now(), NULL, NULL),
+	('verify', 'shop', 'done', 'completed', 1, 1, 'resume', now(), now(), now(), 204, NULL),
+	('verify', 'shop', 'free', 'released', 1, 1, 'resume', now(), now(), now(), NULL, NULL);
 
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
 
@@ -150,6 +154,17 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'resolved', r
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET receipt_no = '9999' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET payment_no = 'pay-paid' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET currency = 'USD' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+
+-- request_answered
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET status = 'lost' WHERE tenant_id = 'verify' AND key = 'begun'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET status = 'started' WHERE tenant_id = 'verify' AND key = 'done'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET status = 'failed' WHERE tenant_id = 'verify' AND key = 'begun'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET response = '1' WHERE tenant_id = 'verify' AND key = 'free'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET on_expiry = 'repeat' WHERE tenant_id = 'verify' AND key = 'begun'$$);
+
+-- attempt_drawn
+SELECT key = 'shop, begun' AS it, detail ~ '^attempt 9223372036854775807, the last one drawn is \d+$' AS says_so
+FROM pg_temp.broken_by($$UPDATE idem_request SET attempt = 9223372036854775807 WHERE tenant_id = 'verify' AND key = 'begun'$$);
 
 -- state_declared
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'lost' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);

@@ -58,3 +58,14 @@ SELECT outcome FROM idem_resolve_review('kinds', 'pay-decided', 'accept', 'one c
 SELECT outcome FROM idem_confirm_payment('kinds', 'pay-of-nobody', 'alipay', 'trade-orphan', 10, 'CNY');
 SELECT outcome FROM idem_cancel_request_key('kinds', 'key-burned', 'never heard of it again');
 SELECT outcome FROM idem_create_order('kinds', 'free', 0, 'CNY');
+
+-- requests: answered, failed for good, free again, in work, left behind
+SELECT outcome, response_status, response FROM idem_begin_request('kinds', 'shop', 'done', '{"n": 1}', ttl => '10 years');
+SELECT c.outcome FROM idem_request r, idem_complete_request(tenant_id, scope, key, attempt, '{"id" : 7}', 201) c WHERE tenant_id = 'kinds' AND key = 'done';
+SELECT outcome, response_status, response FROM idem_begin_request('kinds', 'shop', 'bad', '{"n": -1}', ttl => '10 years');
+SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, attempt, '{"error": "n"}', 422, false) c WHERE tenant_id = 'kinds' AND key = 'bad';
+SELECT b.outcome FROM (SELECT WHERE NOT EXISTS (SELECT FROM idem_request WHERE tenant_id = 'kinds' AND key = 'free')) n, idem_begin_request('kinds', 'shop', 'free') b;
+SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, attempt) c WHERE tenant_id = 'kinds' AND key = 'free';
+SELECT outcome FROM idem_begin_request('kinds', 'shop', 'work', lease => '10 years');
+SELECT c.outcome FROM idem_request r, idem_checkpoint_request(tenant_id, scope, key, attempt, 'sent', '{"to": "bank"}') c WHERE tenant_id = 'kinds' AND key = 'work';
+SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 microsecond', on_expiry => 'unknown');
