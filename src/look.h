@@ -49,7 +49,8 @@ typedef enum IdemNameKind
 	IDEM_NAME_ORDER = 2,
 	IDEM_NAME_PAYMENT = 3,
 	IDEM_NAME_TRADE = 4,
-	IDEM_NAME_NUMBERS = 5
+	IDEM_NAME_NUMBERS = 5,
+	IDEM_NAME_TOKEN = 6
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,

@@ -2,7 +2,8 @@
  * guard: the triggers on the extension's own tables, all of them idem_guard.
  *
  * A trigger knows its table by its arguments alone.  zz_ makes it the last of
- * the table's triggers.  Only events are ever deleted, by those who read them.
+ * the table's triggers.  Only events are ever deleted, by those who read
+ * them, and uses of tokens, once they may be forgotten.
  */
 
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_order
@@ -85,6 +86,11 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment
 		'frozen=created_at');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_payment_key
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What was used stays used, until it may be forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_token_used
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
 
 /* What happened is not rewritten. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_history

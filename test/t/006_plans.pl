@@ -50,6 +50,8 @@ sub calls
 		"SELECT outcome FROM idem_cancel_order('plans', 'f$key')",
 		"SELECT outcome FROM idem_confirm_payment('plans', 'no-orphan-$key', 'alipay', 'trade-o$key', 100, 'CNY')",
 		sprintf($create, "o$key", "o$key", "no-orphan-$key"),
+		"SELECT outcome FROM idem_consume_token('plans', 's', idem_issue_token('plans', 's'))",
+		"SELECT outcome FROM idem_create_payment('plans', 't$key', 100, 'CNY', token => idem_issue_token('plans', 'payment'))",
 		"SELECT count(*) FROM idem_get_payment('plans', 'no-a$key')",
 		"SELECT count(*) FROM idem_find_payment('plans', 'a$key')",
 		"SELECT count(*) FROM idem_get_order('plans', 'a$key')",
