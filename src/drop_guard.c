@@ -43,7 +43,8 @@
 /* The tables whose rows cannot be had again */
 static const char *const guarded_tables[] = {
 	"idem_order", "idem_payment", "idem_payment_key", "idem_receipt",
-	"idem_refund", "idem_anomaly", "idem_lease", "idem_request", "idem_history", "idem_outbox"
+	"idem_refund", "idem_anomaly", "idem_lease", "idem_request", "idem_token_used",
+	"idem_history", "idem_outbox"
 };
 
 /* What a statement must name to concern us */

@@ -85,17 +85,31 @@ close_both(Relation table, Relation index)
 	table_close(table, NoLock);
 }
 
+/* The equality of a type that our keys have */
+static RegProcedure
+equality_of(Oid type)
+{
+	switch (type)
+	{
+		case TEXTOID:
+			return F_TEXTEQ;
+		case BYTEAOID:
+			return F_BYTEAEQ;
+		default:
+			return F_INT4EQ;
+	}
+}
+
 /* Equality on the first columns of an index */
 static void
 fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 {
 	for (int i = 0; i < nkeys; i++)
 	{
-		bool		is_text = index->rd_opcintype[i] == TEXTOID;
+		Oid			type = index->rd_opcintype[i];
 
-		ScanKeyInit(&scan_keys[i], i + 1, BTEqualStrategyNumber,
-					is_text ? F_TEXTEQ : F_INT4EQ, keys[i]);
-		scan_keys[i].sk_collation = is_text ? C_COLLATION_OID : InvalidOid;
+		ScanKeyInit(&scan_keys[i], i + 1, BTEqualStrategyNumber, equality_of(type), keys[i]);
+		scan_keys[i].sk_collation = type == TEXTOID ? C_COLLATION_OID : InvalidOid;
 	}
 }
 

@@ -53,6 +53,7 @@ typedef enum IdemNameKind
 	IDEM_NAME_TRADE = 4,
 	IDEM_NAME_NUMBERS = 5,
 	IDEM_NAME_REQUEST = 6,
+	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
 	IDEM_NAME_LEASE_HELD = 9	/* held to commit: idem_hold_name */
 } IdemNameKind;

@@ -8,7 +8,8 @@
  * inserted by one statement; the names are unlocked before the next slice, so
  * that no batch, however long, fills the lock table.  What needs more than an
  * insert (a rival to wait for, an expired payment to close, money that came
- * before, a second element for the same order) goes the way of a single call.
+ * before, a token, a second element for the same order) goes the way of a
+ * single call.
  *
  * A bad element has outcome error and its SQLSTATE, and stops no other.
  *-------------------------------------------------------------------------
@@ -139,6 +140,7 @@ is_plain_insert(const BatchElement *element)
 {
 	return element->decision.outcome == CREATE_CREATED &&
 		element->decision.expired == NULL &&
+		element->request.token == NULL &&
 		element->request.payment_no.isnull;
 }
 

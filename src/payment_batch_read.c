@@ -22,6 +22,7 @@ typedef struct Reader
 	BatchElement *element;
 	int			sqlstate;
 	bool		has_expires_in;
+	NullableDatum token;
 } Reader;
 
 static void
@@ -48,6 +49,16 @@ read_key(Reader *reader, const JsonbValue *value, NullableDatum *key)
 		fail(reader, ERRCODE_INVALID_PARAMETER_VALUE);
 	else
 		*key = IDEM_VALUE(PointerGetDatum(text_of(value)));
+}
+
+/* A string of whatever length: one that is no token is an unknown one */
+static void
+read_token(Reader *reader, const JsonbValue *value)
+{
+	if (value->type == jbvString)
+		reader->token = IDEM_VALUE(PointerGetDatum(text_of(value)));
+	else if (value->type != jbvNull)
+		fail(reader, ERRCODE_INVALID_PARAMETER_VALUE);
 }
 
 /* A whole number of minor units, greater than zero */
@@ -193,10 +204,10 @@ read_field(Reader *reader, const JsonbValue *name, JsonbValue *value)
 		read_metadata(reader, value);
 	else if (is_named(name, "wait"))
 		read_wait(reader, value);
-	else if (!is_named(name, "token"))
+	else if (is_named(name, "token"))
+		read_token(reader, value);
+	else
 		fail(reader, ERRCODE_INVALID_PARAMETER_VALUE);
-	else if (value->type != jbvNull)
-		fail(reader, ERRCODE_FEATURE_NOT_SUPPORTED);
 }
 
 /* What must be there, and what goes together */
@@ -219,7 +230,7 @@ check_whole(Reader *reader)
 static void
 read_element(IdemCall *call, JsonbValue *value, BatchElement *element)
 {
-	Reader		reader = {call, element, 0, false};
+	Reader		reader = {call, element, 0, false, IDEM_NULL};
 	CreateRequest *request = &element->request;
 
 	memset(request, 0, sizeof(CreateRequest));
@@ -242,6 +253,9 @@ read_element(IdemCall *call, JsonbValue *value, BatchElement *element)
 		}
 		check_whole(&reader);
 	}
+	if (reader.sqlstate == 0 &&
+		!create_read_token(call, reader.token, request, &element->decision))
+		fail(&reader, element->decision.sqlstate);
 	if (reader.sqlstate != 0)
 	{
 		element->done = true;

@@ -2,11 +2,11 @@
  * payment_create.c
  *	  idem_create_payment: at most one payable payment for an order.
  *
- * Look, and most calls are answered.  Otherwise lock the names (request key,
- * order, the caller's own number), look dirtily, decide again, write, unlock.
- * A rival that is still open is awaited without any lock, and the decision
- * starts anew.  See look.c for the protocol and payment_decide.c for the
- * decision.
+ * Look, and most calls are answered.  Otherwise lock the names (token, request
+ * key, order, the caller's own number), look dirtily, decide again, write,
+ * unlock.  A rival that is still open is awaited without any lock, and the
+ * decision starts anew.  See look.c for the protocol and payment_decide.c for
+ * the decision.
  *
  * While names are locked, rows are locked only if nobody else holds them.
  *-------------------------------------------------------------------------
@@ -124,6 +124,21 @@ attach_key(IdemCall *call, const CreateRequest *request, const Payment *payment)
 }
 
 /*
+ * Consume the token by this payment; false: it met a raw INSERT.
+ */
+static bool
+consume_token(IdemCall *call, const CreateRequest *request, const Payment *payment)
+{
+	TokenUse	use = {
+		.payment_no = IDEM_VALUE(payment->payment_no),
+		.repurchase = request->repurchase,
+		.asked_payment_no = request->payment_no
+	};
+
+	return token_use(call, request->token, &use);
+}
+
+/*
  * The slot's holder ran out of time: close it, or, as the channel may know of
  * it, put it into closing.  false: somebody else is at it.
  */
@@ -169,6 +184,39 @@ take_order(IdemCall *call, CreateScene *scene)
 }
 
 /*
+ * Consume the token by a payment that was just inserted, when it is too late
+ * to begin again.
+ */
+static void
+consume_token_of_new(IdemCall *call, const CreateRequest *request, const Payment *payment)
+{
+	if (!consume_token(call, request, payment))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update"),
+				 errdetail("The token was inserted into \"idem_token_used\" by another way than this function."),
+				 errhint("Retry the transaction.")));
+}
+
+/*
+ * Hand over the money that came before.  Where that leaves nothing to be paid,
+ * the answer is another than created, and the token was not used.
+ */
+static void
+adopt(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *decision)
+{
+	Payment    *payment = decision->payment;
+
+	receipt_adopt_orphans(call, payment, scene->order);
+	if (payment->status == PAYMENT_PAID)
+		decision->outcome = CREATE_ALREADY_PAID;
+	else if (payment->status == PAYMENT_REVIEW)
+		decision->outcome = CREATE_IN_REVIEW;
+	if (request->token != NULL && decision->outcome != CREATE_CREATED)
+		token_give_back(call, request->token);
+}
+
+/*
  * Create, and hand over the money that came before; false: begin again.  From
  * the insert on others meet the payment, and the money may have to be waited
  * for: no name is needed any more, and none may be held.
@@ -181,16 +229,12 @@ create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecisio
 
 	if (!insert(call, payment))
 		return false;
+	if (request->token != NULL)
+		consume_token_of_new(call, request, payment);
 	idem_unlock_names(call);
 	decision->payment = payment;
 	if (scene->orphans)
-	{
-		receipt_adopt_orphans(call, payment, scene->order);
-		if (payment->status == PAYMENT_PAID)
-			decision->outcome = CREATE_ALREADY_PAID;
-		else if (payment->status == PAYMENT_REVIEW)
-			decision->outcome = CREATE_IN_REVIEW;
-	}
+		adopt(call, request, scene, decision);
 	return true;
 }
 
@@ -205,17 +249,19 @@ act(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *
 		return false;
 	if (decision->expired != NULL && !retire(call, decision))
 		return false;
-	if (decision->bind)
-		return attach_key(call, request, decision->payment);
 	if (decision->outcome == CREATE_CREATED)
 		return create(call, request, scene, decision);
-	return true;
+	if (decision->bind && !attach_key(call, request, decision->payment))
+		return false;
+	return !decision->consume || consume_token(call, request, decision->payment);
 }
 
 /* Lock the names that the decision depends on, in the order of look.c */
 static void
 lock_names(IdemCall *call, const CreateRequest *request)
 {
+	if (request->token != NULL)
+		token_lock_name(call, request->token);
 	if (!request->request_key.isnull)
 		idem_lock_name(call, IDEM_NAME_REQUEST_KEY, call->tenant_id, request->request_key.value);
 	idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, request->order_id);
@@ -335,12 +381,31 @@ create_bad_number(Datum payment_no)
 	return NULL;
 }
 
+/*
+ * Read the request's token, after all that can be wrong with its other
+ * arguments; false: it is unknown, as the decision says.
+ */
+bool
+create_read_token(IdemCall *call, NullableDatum chars, CreateRequest *request,
+				  CreateDecision *decision)
+{
+	request->token = NULL;
+	if (chars.isnull)
+		return true;
+	request->token = token_read(call, CStringGetTextDatum(TOKEN_SCOPE_PAYMENT), chars.value);
+	if (request->token == NULL)
+		create_reject(decision, "It is unknown, or was issued for another tenant or scope.");
+	return request->token != NULL;
+}
+
 static void
-raise_conflict(const CreateDecision *decision)
+raise_error(const CreateDecision *decision)
 {
 	ereport(ERROR,
 			(errcode(decision->sqlstate),
-			 errmsg("%s", decision->conflict),
+			 errmsg("%s", decision->message),
+			 decision->detail != NULL ?
+			 errdetail("%s", decision->detail) :
 			 errdetail("The first field that differs is %s.", decision->differs),
 			 errhint("%s", decision->hint)));
 }
@@ -376,12 +441,6 @@ read_request(IdemCall *call, CreateRequest *request)
 	if (request->repurchase && request->request_key.isnull)
 		idem_bad_argument(call, ARG_REPURCHASE,
 						  "A repurchase needs a request_key, so that it can be repeated.");
-	if (!idem_arg(call, ARG_TOKEN).isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("tokens are not supported yet"),
-				 errdetail("The argument \"token\" is reserved."),
-				 errhint("Use request_key.")));
 }
 
 /*
@@ -391,7 +450,7 @@ read_request(IdemCall *call, CreateRequest *request)
  *		-> (outcome, payment_no, status, ..., blocking_no)
  *
  * Creates the payment of an order, or tells which one stands in its place.
- * Errors: 22004, 22023, ID001, 0A000 (token).
+ * Errors: 22004, 22023, ID001, ID002.
  */
 PG_FUNCTION_INFO_V1(idem_create_payment);
 Datum
@@ -402,9 +461,10 @@ idem_create_payment(PG_FUNCTION_ARGS)
 	CreateDecision decision;
 
 	read_request(call, &request);
-	create_one(call, &request, &decision);
+	if (create_read_token(call, idem_arg(call, ARG_TOKEN), &request, &decision))
+		create_one(call, &request, &decision);
 	if (decision.outcome == CREATE_ERROR)
-		raise_conflict(&decision);
+		raise_error(&decision);
 	create_show(call, 0, &request, &decision);
 	return idem_leave(call, create_outcome_names[decision.outcome]);
 }

@@ -9,6 +9,7 @@
 #include "order.h"
 #include "payment.h"
 #include "receipt.h"
+#include "token.h"
 
 /* What the caller asks for, arguments already checked */
 typedef struct CreateRequest
@@ -17,6 +18,7 @@ typedef struct CreateRequest
 	int64		amount;			/* minor units */
 	Datum		currency;		/* upper case */
 	NullableDatum request_key;
+	Token	   *token;			/* NULL: none */
 	bool		repurchase;
 	NullableDatum channel;
 	NullableDatum account;
@@ -30,6 +32,8 @@ typedef struct CreateScene
 {
 	IdemRow    *key;			/* the request key's row, if it made no payment */
 	Payment    *by_key;			/* the payment that it made or was bound to */
+	TokenUse   *use;			/* of the token, if it was consumed */
+	Payment    *by_token;		/* the payment that it leads to */
 	Payment    *by_no;			/* the payment that has the wanted number */
 	Order	   *order;
 	Payment    *active;			/* holds the order's slot */
@@ -62,8 +66,10 @@ typedef struct CreateDecision
 	int32		purchase_no;	/* of a payment to be created */
 	Payment    *expired;		/* to be closed or put into closing first */
 	bool		bind;			/* the request key is to be bound to payment */
+	bool		consume;		/* the token is to be consumed by payment */
 	int			sqlstate;		/* of CREATE_ERROR */
-	const char *conflict;		/* primary message of CREATE_ERROR */
+	const char *message;		/* primary message of CREATE_ERROR */
+	const char *detail;			/* what is wrong; NULL: a field differs */
 	const char *differs;		/* the first field that differs */
 	const char *hint;
 } CreateDecision;
@@ -74,6 +80,7 @@ extern void create_gather(IdemCall *call, const CreateRequest *request,
 extern void create_decide(IdemCall *call, const CreateRequest *request,
 						  const CreateScene *scene, CreateDecision *decision);
 extern bool create_writes(const CreateDecision *decision);
+extern void create_reject(CreateDecision *decision, const char *detail);
 
 /* payment_create.c */
 #define CREATE_COLUMNS 15
@@ -84,6 +91,8 @@ extern Payment *create_payment_of(IdemCall *call, const CreateRequest *request,
 								  const CreateScene *scene, const CreateDecision *decision,
 								  Datum number);
 extern const char *create_bad_number(Datum payment_no);
+extern bool create_read_token(IdemCall *call, NullableDatum chars, CreateRequest *request,
+							  CreateDecision *decision);
 extern const char *const create_outcome_names[];
 
 #endif							/* IDEM_PAYMENT_CREATE_H */

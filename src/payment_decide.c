@@ -10,6 +10,10 @@
  * hold the order's name while he moves the payment, but he inserted the
  * receipt under it.  So the active payment is looked at before the receipt: a
  * payment that has just left the slot as paid has its receipt by then.
+ *
+ * A request key and a token are two memories of the same kind.  A request that
+ * brings both is a repetition if either remembers it, and what each of them
+ * remembers has to be the same payment.
  *-------------------------------------------------------------------------
  */
 #include "payment_create.h"
@@ -36,6 +40,15 @@ gather_by_key(IdemCall *call, Datum request_key, IdemSight sight, CreateScene *s
 	return true;
 }
 
+/* What the token led to, if it was used */
+static void
+gather_by_token(IdemCall *call, const Token *token, IdemSight sight, CreateScene *scene)
+{
+	scene->use = token_look(call, token, sight);
+	if (scene->use != NULL && !scene->use->payment_no.isnull)
+		scene->by_token = payment_look(call, scene->use->payment_no.value, sight);
+}
+
 /*
  * Look at everything that the decision depends on.
  */
@@ -46,9 +59,13 @@ create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 	Receipt    *applied;
 
 	memset(scene, 0, sizeof(CreateScene));
+	if (request->token != NULL)
+		gather_by_token(call, request->token, sight, scene);
 	if (!request->request_key.isnull &&
 		gather_by_key(call, request->request_key.value, sight, scene))
 		return;					/* known: nothing else counts */
+	if (scene->use != NULL)
+		return;					/* likewise */
 
 	if (!request->payment_no.isnull)
 	{
@@ -72,9 +89,21 @@ conflict(CreateDecision *decision, const char *message, const char *differs, con
 	decision->outcome = CREATE_ERROR;
 	decision->payment = NULL;
 	decision->sqlstate = ERRCODE_IDEM_KEY_CONFLICT;
-	decision->conflict = message;
+	decision->message = message;
 	decision->differs = differs;
 	decision->hint = hint;
+}
+
+/* The request's token is good for nothing: ID002 */
+void
+create_reject(CreateDecision *decision, const char *detail)
+{
+	memset(decision, 0, sizeof(CreateDecision));
+	decision->outcome = CREATE_ERROR;
+	decision->sqlstate = ERRCODE_IDEM_TOKEN_REJECTED;
+	decision->message = "token was rejected";
+	decision->detail = detail;
+	decision->hint = "Issue a new one with idem_issue_token, of scope \"" TOKEN_SCOPE_PAYMENT "\".";
 }
 
 /* Do both name one, and not the same? */
@@ -85,21 +114,16 @@ contradict(NullableDatum a, NullableDatum b)
 }
 
 /*
- * The first field in which a request differs from the first one of its key,
- * in the order of the documentation; NULL: none.
+ * The first field in which a request differs from the first one of its key or
+ * token, which asked for the payment as these say, in the order of the
+ * documentation; NULL: none.
  */
 static const char *
-first_difference(const CreateRequest *request, const IdemRow *key, const Payment *payment)
+first_difference(const CreateRequest *request, const Payment *payment,
+				 bool repurchase, NullableDatum asked)
 {
-	NullableDatum asked = IDEM_VALUE(payment->payment_no);
-	bool		repurchase = payment->repurchase;
-
-	if (key != NULL)
-	{
-		repurchase = DatumGetBool(IDEM_COLUMN(key, PAYMENT_KEY_REPURCHASE));
-		if (!IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO).isnull)
-			asked = IDEM_NULLABLE(key, PAYMENT_KEY_ASKED_PAYMENT_NO);
-	}
+	if (asked.isnull)
+		asked = IDEM_VALUE(payment->payment_no);
 	if (!idem_same_text(request->order_id, payment->order_id))
 		return "order_id";
 	if (request->amount != payment->amount)
@@ -117,23 +141,87 @@ first_difference(const CreateRequest *request, const IdemRow *key, const Payment
 	return NULL;
 }
 
-/* The request key was used before */
-static void
-decide_by_key(const CreateRequest *request, const CreateScene *scene, CreateDecision *decision)
+/* Was the request key used before, or burned? */
+static bool
+knows_key(const CreateScene *scene)
+{
+	return scene->key != NULL || scene->by_key != NULL;
+}
+
+/* The request key was used before: does it lead to what is asked for? */
+static bool
+agrees_with_key(const CreateRequest *request, const CreateScene *scene, CreateDecision *decision)
 {
 	const char *differs;
 
+	decision->payment = scene->by_key;
 	if (scene->by_key == NULL)
 	{
 		decision->outcome = CREATE_BURNED;
-		return;
+		return false;
 	}
-	decision->payment = scene->by_key;
-	decision->outcome = CREATE_REPLAYED;
-	differs = first_difference(request, scene->key, scene->by_key);
+	if (scene->key == NULL)
+		differs = first_difference(request, scene->by_key, scene->by_key->repurchase, IDEM_NULL);
+	else
+		differs = first_difference(request, scene->by_key,
+								   DatumGetBool(IDEM_COLUMN(scene->key, PAYMENT_KEY_REPURCHASE)),
+								   IDEM_NULLABLE(scene->key, PAYMENT_KEY_ASKED_PAYMENT_NO));
 	if (differs != NULL)
 		conflict(decision, "request key was used for another payment", differs,
 				 "Use a new request_key for another payment.");
+	return differs == NULL;
+}
+
+/* The token was used before: does it lead to what is asked for, as the key does? */
+static bool
+agrees_with_token(const CreateRequest *request, const CreateScene *scene, CreateDecision *decision)
+{
+	const char *differs = first_difference(request, scene->by_token, scene->use->repurchase,
+										   scene->use->asked_payment_no);
+
+	if (differs == NULL && scene->by_key != NULL &&
+		!idem_same_text(scene->by_key->payment_no, scene->by_token->payment_no))
+		differs = "token";
+	decision->payment = scene->by_token;
+	if (differs != NULL)
+		conflict(decision, "token was used for another payment", differs,
+				 "Use a new token for another payment.");
+	return differs == NULL;
+}
+
+/*
+ * The request key or the token was used before.  A key that comes with a used
+ * token is bound to the token's payment, so that both lead to it from now on:
+ * else the key could be cancelled as one that never made a payment.
+ */
+static void
+decide_by_first(const CreateRequest *request, const CreateScene *scene, CreateDecision *decision)
+{
+	if (knows_key(scene) && !agrees_with_key(request, scene, decision))
+		return;
+	if (scene->use != NULL && !agrees_with_token(request, scene, decision))
+		return;
+	decision->outcome = CREATE_REPLAYED;
+	decision->bind = !knows_key(scene) && !request->request_key.isnull;
+}
+
+/*
+ * The token can be used, or was used for a payment, or there is none; false:
+ * rejected.
+ */
+static bool
+passes_token(IdemCall *call, const CreateRequest *request, const CreateScene *scene,
+			 CreateDecision *decision)
+{
+	if (request->token == NULL || scene->by_token != NULL)
+		return true;
+	if (scene->use != NULL)
+		create_reject(decision, "It was consumed without a payment.");
+	else if (token_is_expired(request->token, call->now))
+		create_reject(decision, "It has expired.");
+	else
+		return true;
+	return false;
 }
 
 /* The slot is held by a pending payment that can still be paid */
@@ -152,6 +240,7 @@ decide_by_pending(const CreateRequest *request, const Payment *active, CreateDec
 	{
 		decision->outcome = CREATE_EXISTING;
 		decision->bind = !request->request_key.isnull;
+		decision->consume = request->token != NULL;
 	}
 }
 
@@ -232,8 +321,10 @@ create_decide(IdemCall *call, const CreateRequest *request, const CreateScene *s
 			  CreateDecision *decision)
 {
 	memset(decision, 0, sizeof(CreateDecision));
-	if (scene->key != NULL || scene->by_key != NULL)
-		decide_by_key(request, scene, decision);
+	if (!passes_token(call, request, scene, decision))
+		return;
+	if (knows_key(scene) || scene->use != NULL)
+		decide_by_first(request, scene, decision);
 	else if (!passes_order(call, request, scene, decision))
 		return;
 	else if (scene->paid != NULL && !request->repurchase)
@@ -251,11 +342,16 @@ create_decide(IdemCall *call, const CreateRequest *request, const CreateScene *s
 	}
 }
 
-/* Does the decision call for a write, and so for the second look? */
+/*
+ * Does the decision call for a write, and so for the second look?  A rejected
+ * token does too: it may just have been used, and used wins over expired.
+ */
 bool
 create_writes(const CreateDecision *decision)
 {
 	return decision->outcome == CREATE_CREATED ||
 		decision->expired != NULL ||
-		decision->bind;
+		decision->bind ||
+		decision->consume ||
+		decision->sqlstate == ERRCODE_IDEM_TOKEN_REJECTED;
 }

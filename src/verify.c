@@ -156,6 +156,15 @@ static const Invariant invariants[] = {
 		" ON k.tenant_id = p.tenant_id AND k.request_key = p.request_key"
 	},
 
+	/* A token that made a payment leads to it */
+	{
+		"token_leads",
+		"SELECT u.tenant_id, 'token', encode(u.digest, 'hex'), format('payment %s does not exist', u.payment_no)"
+		" FROM @schema@.idem_token_used u LEFT JOIN @schema@.idem_payment p"
+		" ON p.tenant_id = u.tenant_id AND p.payment_no = u.payment_no"
+		" WHERE u.payment_no IS NOT NULL AND p.payment_no IS NULL"
+	},
+
 	/* ---------- receipts ---------- */
 
 	/* A purchase is paid once */
@@ -349,12 +358,13 @@ static const Invariant invariants[] = {
 		" ('idem_lease', 'zz_idem_guard'), ('idem_lease', 'zz_idem_truncate'),"
 		" ('idem_request', 'zz_idem_guard'), ('idem_request', 'zz_idem_truncate'),"
 		" ('idem_history', 'zz_idem_guard'), ('idem_history', 'zz_idem_truncate'),"
-		" ('idem_outbox', 'zz_idem_guard'),"
+		" ('idem_outbox', 'zz_idem_guard'), ('idem_token_used', 'zz_idem_guard'),"
 		" ('idem_machine', 'zz_idem_rules'), ('idem_machine', 'zz_idem_truncate'),"
 		" ('idem_machine_state', 'zz_idem_rules'), ('idem_machine_state', 'zz_idem_truncate'),"
 		" ('idem_machine_move', 'zz_idem_rules'), ('idem_machine_move', 'zz_idem_truncate'),"
 		" ('idem_access', 'idem_access_changed'), ('idem_access', 'idem_access_emptied'),"
-		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied')) w (tab, trigger)"
+		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied'),"
+		" ('idem_token_secret', 'idem_secret_changed'), ('idem_token_secret', 'idem_secret_emptied')) w (tab, trigger)"
 		" LEFT JOIN pg_class c ON c.relname = w.tab AND c.relnamespace = $1"
 		" LEFT JOIN pg_trigger t ON t.tgrelid = c.oid AND t.tgname = w.trigger"
 		" WHERE coalesce(t.tgenabled, 'D') NOT IN ('O', 'A')"
@@ -370,7 +380,8 @@ static const Invariant invariants[] = {
 		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_request_key'), ('idem_payment_key_pkey'),"
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
-		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey')) w (name)"
+		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey'),"
+		" ('idem_token_used_pkey'), ('idem_token_secret_pkey')) w (name)"
 		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"
 		" LEFT JOIN pg_index i ON i.indexrelid = c.oid"
 		" WHERE i.indexrelid IS NULL OR NOT (i.indisunique AND i.indisvalid AND i.indisready AND i.indislive)"

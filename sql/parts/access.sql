@@ -49,6 +49,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_complete_request'),
 	('client', 'idem_fail_request'),
 	('client', 'idem_resolve_request'),
+	('client', 'idem_issue_token'),
+	('client', 'idem_consume_token'),
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
@@ -64,6 +66,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_get_receipts'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_sweep'),
+	('operator', 'idem_rotate_token_secret'),
 	('operator', 'idem_verify');
 
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES
@@ -90,7 +93,7 @@ CREATE FUNCTION @extschema@.idem_access_changed() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_access_changed';
 COMMENT ON FUNCTION @extschema@.idem_access_changed() IS
-'Trigger on idem_access and idem_capability: tells every session to read them again.';
+'Trigger on idem_access, idem_capability and idem_token_secret: tells every session to read them again.';
 
 CREATE TRIGGER idem_access_changed AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idem_access
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_access_changed();

@@ -3,7 +3,7 @@
  *
  * A trigger knows its table by its arguments alone.  zz_ makes it the last of
  * the table's triggers.  Only events are ever deleted, by those who read them,
- * and requests, by the sweep.
+ * and requests and uses of tokens, by the sweep.
  */
 
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_order
@@ -93,6 +93,8 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_lease
 		'own=on', 'entity=lease', 'tenant=tenant_id', 'key=name', 'frozen=tenant_id', 'frozen=name',
 		'grows=fence');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_lease
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* A key stays what it is; its row is used again, and swept. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_request
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
@@ -100,6 +102,11 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_request
 		'frozen=scope', 'frozen=key');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_request
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What was used stays used, until it may be forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_token_used
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
 
 /* What happened is not rewritten. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_history

@@ -67,6 +67,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_account', '
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_order', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment_key', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_secret', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_used', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');

@@ -84,7 +84,7 @@ CREATE FUNCTION @extschema@.idem_create_payment(
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'idem_create_payment';
 COMMENT ON FUNCTION @extschema@.idem_create_payment(text, text, bigint, text, text, boolean, text, interval, text, jsonb, interval, text, text) IS
-'Creates the payment of an order, at most one payable at a time. amount in minor units of currency. Outcomes: created; replayed (this request_key was used before: that payment); existing (the order has a pending payment of the same amount, the request_key is bound to it); already_paid; other_channel; closing; in_review; order_closed; burned (the request_key was cancelled before it had a payment); in_progress (the same call is open in another transaction). Errors: ID001 another order, amount or currency under the same key, number or order; 22023, 22004 nonsense arguments; 0A000 token.';
+'Creates the payment of an order, at most one payable at a time. amount in minor units of currency. Outcomes: created; replayed (this request_key or token was used before: that payment); existing (the order has a pending payment of the same amount, the request_key is bound to it); created and existing consume the token; already_paid; other_channel; closing; in_review; order_closed; burned (the request_key was cancelled before it had a payment); in_progress (the same call is open in another transaction). Errors: ID001 another order, amount or currency under the same key, token, number or order; ID002 the token is unknown, expired or of another scope than payment; 22023, 22004 nonsense arguments.';
 
 CREATE TYPE @extschema@.idem_create_payments_result AS (
 	ord integer,

@@ -79,7 +79,7 @@ SELECT outcome FROM idem_disallow('regress_errors', 'client', 'another');
 DROP OWNED BY regress_errors;
 DROP ROLE regress_errors;
 
--- 0A000: what is not built yet
+-- ID002 token_rejected
 SELECT idem_create_payment('errors', 'o', 100, 'CNY', token => 'x');
 
 -- 25006: nothing is written in a read-only transaction, and repetitions write nothing

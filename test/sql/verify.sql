@@ -118,6 +118,10 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET payment_no = 'pay-
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key-paid' WHERE tenant_id = 'verify' AND request_key = 'key-bound'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key-paid' WHERE tenant_id = 'verify' AND request_key = 'key-burned'$$);
 
+-- token_leads
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_token_used (tenant_id, digest, payment_no, consumed_at, forget_at)
+	VALUES ('verify', sha256('token'), 'pay-gone', now(), now() + interval '1 day')$$);
+
 -- one_applied_receipt
 SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_receipt_applied;
 	UPDATE idem_payment SET order_id = 'order-paid', status = 'paid' WHERE tenant_id = 'verify' AND payment_no = 'pay-late';

@@ -20,6 +20,8 @@ SELECT idem_allow('desk', 'auditor');
 CREATE SCHEMA kept;
 SQL
 make_every_kind($source);
+my ($used, $fresh) = map { $source->safe_psql('postgres', "SELECT idem_issue_token('kinds', 'payment', '24 hours')") } (1, 2);
+$source->safe_psql('postgres', "SELECT idem_create_payment('kinds', 'token', 5, 'CNY', token => '$used', payment_no => 'pay-token')");
 verify_is_empty($source, 'before the dump');
 
 my @tables = split /\n/, $source->safe_psql('postgres', <<'SQL');
@@ -57,6 +59,10 @@ sub check_restored
 	is(contents($node, 'postgres'), $before, "$how: and wrote nothing, history and outbox included");
 	is( $node->safe_psql('postgres', "SELECT outcome FROM idem_create_payment('kinds', 'new', 5, 'CNY', 'key-new')"),
 		'created', "$how: new payments are made");
+	is( $node->safe_psql('postgres', "SELECT outcome, payment_no FROM idem_create_payment('kinds', 'token', 5, 'CNY', token => '$used')"),
+		'replayed|pay-token', "$how: a token that was used leads to its payment");
+	is( $node->safe_psql('postgres', "SELECT outcome FROM idem_consume_token('kinds', 'payment', '$fresh')"),
+		'consumed', "$how: one that was not is honoured");
 	is( $node->safe_psql('postgres',
 			"SET ROLE till; SELECT outcome FROM idem_create_payment('kinds', 'new', 5, 'CNY', 'key-new')"),
 		'replayed', "$how: a role has the rights that it had");

@@ -56,6 +56,8 @@ sub calls
 		"SELECT idem_assert_lease('plans', 'l$key', 1)",
 		"SELECT outcome FROM idem_release_lease('plans', 'l$key', 1)",
 		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w2')",
+		"SELECT outcome FROM idem_consume_token('plans', 's', idem_issue_token('plans', 's'))",
+		"SELECT outcome FROM idem_create_payment('plans', 't$key', 100, 'CNY', token => idem_issue_token('plans', 'payment'))",
 		"SELECT count(*) FROM idem_get_payment('plans', 'no-a$key')",
 		"SELECT count(*) FROM idem_find_payment('plans', 'a$key')",
 		"SELECT count(*) FROM idem_get_order('plans', 'a$key')",

@@ -1,0 +1,364 @@
+/*-------------------------------------------------------------------------
+ * token.c
+ *	  One-time tokens: a form is sent twice, and counts once.
+ *
+ * A flood of page views must not fill a table, so issuing writes nothing: a
+ * token carries all that is to be known of it, and a signature.  Only when it
+ * is consumed a row is written, its digest, in the caller's transaction; the
+ * primary key lets one transaction do that, and a rollback gives the token
+ * back.
+ *
+ *		version		1 byte
+ *		secret id	8 bytes		which secret signed it
+ *		expiry		8 bytes		microseconds since 2000-01-01 UTC, big-endian
+ *		random		16 bytes
+ *		MAC			32 bytes	HMAC-SHA-256 over the version, tenant_id and
+ *								scope, each after its length in two bytes,
+ *								and the rest of the above
+ *
+ * in base64url without padding.  Whoever does not know the secret cannot make
+ * a token, make one last longer, or use one for another tenant or scope.  Of a
+ * token's bytes there is one spelling: what is not in it is unknown.
+ *
+ * A token that was consumed and has expired was consumed: whoever sends a form
+ * a second time is to be told what became of the first.  So whether it was
+ * used is looked up first, and "expired" is said only under the token's name
+ * with the rival's row in sight, as "consumed" is.  A use is remembered until
+ * the token's expiry or a day after it, whichever is later.
+ *-------------------------------------------------------------------------
+ */
+#include "token.h"
+
+#include "catalog/pg_type.h"
+#include "port/pg_bswap.h"
+#include "utils/fmgrprotos.h"
+
+#define TOKEN_VERSION 1
+
+/* Where the parts are */
+enum
+{
+	AT_VERSION = 0,
+	AT_SECRET_ID = 1,
+	AT_EXPIRY = AT_SECRET_ID + TOKEN_SECRET_ID_BYTES,
+	AT_RANDOM = AT_EXPIRY + 8,
+	AT_MAC = AT_RANDOM + 16,
+	TOKEN_BYTES = AT_MAC + TOKEN_MAC_BYTES,
+	TOKEN_CHARS = (TOKEN_BYTES * 8 + 5) / 6
+};
+
+/* Version and rest, two keys and their lengths */
+#define MESSAGE_BYTES (AT_MAC + 2 * (2 + IDEM_KEY_BYTES))
+
+/* Columns of idem_token_used */
+enum
+{
+	TENANT_ID = 1, DIGEST, PAYMENT_NO, CONSUMED_AT, FORGET_AT, REPURCHASE, ASKED_PAYMENT_NO,
+	NATTS = ASKED_PAYMENT_NO
+};
+
+static const IdemIndex used_by_digest = {"idem_token_used", "idem_token_used_pkey", NATTS};
+
+static IdemQuery insert_used = IDEM_QUERY(
+	"INSERT INTO @schema@.idem_token_used"
+	" (tenant_id, digest, payment_no, consumed_at, forget_at, repurchase, asked_payment_no)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
+	TEXTOID, BYTEAOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID);
+
+/* TID scan: nothing can lead it astray */
+static IdemQuery delete_used = IDEM_QUERY(
+	"DELETE FROM @schema@.idem_token_used WHERE ctid = $1",
+	TIDOID);
+
+
+/* ---------- base64url ---------- */
+
+static const char alphabet[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+static void
+spell(const uint8 *bytes, char *chars)
+{
+	uint32		bits = 0;
+	int			nbits = 0;
+
+	for (int i = 0; i < TOKEN_BYTES; i++)
+	{
+		bits = bits << 8 | bytes[i];
+		for (nbits += 8; nbits >= 6; nbits -= 6)
+			*chars++ = alphabet[bits >> (nbits - 6) & 63];
+	}
+	*chars = alphabet[bits << (6 - nbits) & 63];
+}
+
+/* The reverse; false: no spelling of a token, or not the one that there is */
+static bool
+parse(const text *spelling, uint8 *bytes)
+{
+	uint32		bits = 0;
+	int			nbits = 0;
+
+	if (VARSIZE_ANY_EXHDR(spelling) != TOKEN_CHARS)
+		return false;
+	for (int i = 0; i < TOKEN_CHARS; i++)
+	{
+		const char *at = memchr(alphabet, VARDATA_ANY(spelling)[i], 64);
+
+		if (at == NULL)
+			return false;
+		bits = bits << 6 | (uint32) (at - alphabet);
+		nbits += 6;
+		if (nbits >= 8)
+		{
+			nbits -= 8;
+			*bytes++ = (uint8) (bits >> nbits);
+		}
+	}
+	return (bits & ((1U << nbits) - 1)) == 0;
+}
+
+
+/* ---------- sign and check ---------- */
+
+/* Append a key, after its length in two bytes */
+static uint8 *
+append_key(uint8 *end, Datum key)
+{
+	text	   *chars = DatumGetTextPP(key);
+	Size		len = VARSIZE_ANY_EXHDR(chars);
+
+	Assert(len <= IDEM_KEY_BYTES);
+	*end++ = (uint8) (len >> 8);
+	*end++ = (uint8) len;
+	memcpy(end, VARDATA_ANY(chars), len);
+	return end + len;
+}
+
+/* The MAC of a token's bytes for this tenant and scope */
+static void
+compute_mac(IdemCall *call, Datum scope, const TokenSecret *secret, const uint8 *token, uint8 *mac)
+{
+	uint8		message[MESSAGE_BYTES];
+	uint8	   *end = message;
+
+	*end++ = token[AT_VERSION];
+	end = append_key(end, call->tenant_id);
+	end = append_key(end, scope);
+	memcpy(end, token + AT_SECRET_ID, AT_MAC - AT_SECRET_ID);
+	end += AT_MAC - AT_SECRET_ID;
+	token_hmac(secret, message, (int) (end - message), mac);
+}
+
+/* In a time that tells nothing of where they differ */
+static bool
+same_mac(const uint8 *a, const uint8 *b)
+{
+	volatile uint8 difference = 0;
+
+	for (int i = 0; i < TOKEN_MAC_BYTES; i++)
+		difference |= a[i] ^ b[i];
+	return difference == 0;
+}
+
+Token *
+token_read(IdemCall *call, Datum scope, Datum chars)
+{
+	uint8		bytes[TOKEN_BYTES];
+	uint8		mac[TOKEN_MAC_BYTES];
+	uint64		expiry;
+	const TokenSecret *secret;
+	Token	   *token;
+
+	if (!parse(DatumGetTextPP(chars), bytes) || bytes[AT_VERSION] != TOKEN_VERSION)
+		return NULL;
+	secret = token_secret_by_id(call, bytes + AT_SECRET_ID);
+	if (secret == NULL)
+		return NULL;
+	compute_mac(call, scope, secret, bytes, mac);
+	if (!same_mac(mac, bytes + AT_MAC))
+		return NULL;
+
+	token = palloc(sizeof(Token));
+	memcpy(&expiry, bytes + AT_EXPIRY, sizeof(expiry));
+	token->expires_at = (TimestampTz) pg_ntoh64(expiry);
+	token->digest = token_sha256(bytes, TOKEN_BYTES);
+	return token;
+}
+
+bool
+token_is_expired(const Token *token, TimestampTz now)
+{
+	return token->expires_at <= now;
+}
+
+
+/* ---------- use ---------- */
+
+void
+token_lock_name(IdemCall *call, const Token *token)
+{
+	idem_lock_name(call, IDEM_NAME_TOKEN, call->tenant_id, token->digest);
+}
+
+/*
+ * The token's use, if it was used and that is still remembered; NULL: not.
+ */
+TokenUse *
+token_look(IdemCall *call, const Token *token, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, token->digest};
+	IdemRow    *row = idem_look(call, &used_by_digest, keys, 2, sight);
+	TokenUse   *use;
+
+	if (row == NULL ||
+		(token_is_expired(token, call->now) &&
+		 DatumGetTimestampTz(IDEM_COLUMN(row, FORGET_AT)) <= call->now))
+		return NULL;
+	use = palloc(sizeof(TokenUse));
+	use->tid = row->tid;
+	use->payment_no = IDEM_NULLABLE(row, PAYMENT_NO);
+	use->repurchase = DatumGetBool(IDEM_COLUMN(row, REPURCHASE));
+	use->asked_payment_no = IDEM_NULLABLE(row, ASKED_PAYMENT_NO);
+	return use;
+}
+
+/* Use the token up, with its name locked; false: it met a raw INSERT */
+bool
+token_use(IdemCall *call, const Token *token, const TokenUse *use)
+{
+	TimestampTz forget_at = Max(token->expires_at,
+								call->now + TOKEN_LIFE_HOURS * USECS_PER_HOUR);
+	NullableDatum args[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(token->digest),
+		use->payment_no,
+		IDEM_VALUE(TimestampTzGetDatum(call->now)),
+		IDEM_VALUE(TimestampTzGetDatum(forget_at)),
+		IDEM_VALUE(BoolGetDatum(use->repurchase)),
+		use->asked_payment_no
+	};
+
+	return idem_run(call, &insert_used, args) == 1;
+}
+
+/* Take back the use that this very call made */
+void
+token_give_back(IdemCall *call, const Token *token)
+{
+	TokenUse   *use = token_look(call, token, IDEM_SIGHT_FIRST);
+
+	if (use == NULL ||
+		idem_run(call, &delete_used, (NullableDatum[]) {IDEM_VALUE(PointerGetDatum(&use->tid))}) != 1)
+		elog(ERROR, "the use of a token is gone");
+}
+
+
+/* ---------- issue and consume ---------- */
+
+/* The arguments of both functions, by position */
+enum
+{
+	ARG_TENANT_ID, ARG_SCOPE, ARG_TTL, ARG_TOKEN = ARG_TTL
+};
+
+/* When a token expires that is issued now */
+static TimestampTz
+read_expiry(IdemCall *call)
+{
+	Interval	longest = {TOKEN_LIFE_HOURS * USECS_PER_HOUR, 0, 0};
+	NullableDatum expires_at = idem_arg_expiry(call, ARG_TTL);
+
+	if (expires_at.isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument \"ttl\" of idem_issue_token must not be null"),
+				 errdetail("No token lives for ever.")));
+	if (DatumGetInt32(DirectFunctionCall2(interval_cmp, idem_arg(call, ARG_TTL).value,
+										  IntervalPGetDatum(&longest))) > 0)
+		idem_bad_argument(call, ARG_TTL, "A token lives for at most 24 hours.");
+	return DatumGetTimestampTz(expires_at.value);
+}
+
+/*
+ * idem_issue_token(tenant_id, scope, ttl) -> text
+ *
+ * Errors: 22004, 22023, 25006 in a read-only transaction before there is a
+ * secret.
+ */
+PG_FUNCTION_INFO_V1(idem_issue_token);
+Datum
+idem_issue_token(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	Datum		scope = idem_arg_key(call, ARG_SCOPE);
+	uint64		expiry = pg_hton64((uint64) read_expiry(call));
+	const TokenSecret *secret = token_secret_to_sign(call);
+	uint8		bytes[TOKEN_BYTES];
+	char		chars[TOKEN_CHARS];
+
+	bytes[AT_VERSION] = TOKEN_VERSION;
+	memcpy(bytes + AT_SECRET_ID, secret->id, TOKEN_SECRET_ID_BYTES);
+	memcpy(bytes + AT_EXPIRY, &expiry, sizeof(expiry));
+	if (!pg_strong_random(bytes + AT_RANDOM, AT_MAC - AT_RANDOM))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	compute_mac(call, scope, secret, bytes, bytes + AT_MAC);
+
+	spell(bytes, chars);
+	return idem_leave_value(call, PointerGetDatum(cstring_to_text_with_len(chars, TOKEN_CHARS)));
+}
+
+/*
+ * Use a genuine token up, or find out why not: look, lock the name, look
+ * dirtily, insert, unlock.
+ */
+static const char *
+consume(IdemCall *call, const Token *token)
+{
+	static const TokenUse by_hand = {.payment_no = {0, true}, .asked_payment_no = {0, true}};
+	int			pause_ms = 1;
+
+	if (token_look(call, token, IDEM_SIGHT_FIRST) != NULL)
+		return "already_consumed";
+	for (;;)
+	{
+		const char *outcome = NULL;
+		TokenUse   *use;
+
+		token_lock_name(call, token);
+		call->now = GetCurrentTimestamp();
+		use = token_look(call, token, IDEM_SIGHT_DIRTY);
+		if (!TransactionIdIsValid(call->rival))
+		{
+			if (use != NULL)
+				outcome = "already_consumed";
+			else if (token_is_expired(token, call->now))
+				outcome = "expired";
+			else if (token_use(call, token, &by_hand))
+				outcome = "consumed";
+		}
+		idem_unlock_names(call);
+		if (outcome != NULL)
+			return outcome;
+		if (TransactionIdIsValid(call->rival) ?
+			!idem_await_rival(call) : !idem_pause(call, &pause_ms))
+			return "in_progress";
+	}
+}
+
+/*
+ * idem_consume_token(tenant_id, scope, token) -> outcome
+ *
+ * Errors: 22004, 22023, 25006, 40001.
+ */
+PG_FUNCTION_INFO_V1(idem_consume_token);
+Datum
+idem_consume_token(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	Datum		scope = idem_arg_key(call, ARG_SCOPE);
+	Token	   *token = token_read(call, scope, idem_arg_required(call, ARG_TOKEN).value);
+
+	return idem_leave(call, token == NULL ? "unknown" : consume(call, token));
+}
