@@ -289,6 +289,12 @@ SELECT idem_begin_request('request', 's', 'k', ttl => '-1 second');
 SELECT idem_begin_request('request', 's', 'k', ttl => '178000000 years');
 SELECT idem_begin_request('request', 's', 'k', ttl => NULL);
 SELECT idem_begin_request('request', 's', 'k', wait => '-1 second');
+-- for ever: the literal came with 17
+SELECT CASE WHEN current_setting('server_version_num')::int >= 170000 THEN 'infinity' ELSE '178000000 years' END AS ever \gset
+SELECT idem_begin_request('request', 's', 'k', lease => :'ever');
+SELECT idem_begin_request('request', 's', 'k', ttl => :'ever');
+SELECT idem_begin_request('request', 's', 'k', lease => -:'ever'::interval);
+SELECT idem_renew_request('request', 'shop', 'long', 1, :'ever');
 SELECT idem_checkpoint_request('request', 'shop', 'long', NULL, 'p');
 SELECT idem_checkpoint_request('request', 'shop', 'long', 1, NULL);
 SELECT idem_checkpoint_request('request', 'shop', 'long', 1, '');
