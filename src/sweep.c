@@ -34,6 +34,15 @@ static Sweep sweeps[] = {
 				   " WHERE status <> 'started' AND expires_at <= $1"
 				   " ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
 				   TIMESTAMPTZOID, INT8OID)
+	},
+	/* uses of tokens that have expired since, and are no longer asked for */
+	{
+		"tokens",
+		IDEM_QUERY("DELETE FROM @schema@.idem_token_used WHERE ctid = ANY (ARRAY("
+				   "SELECT ctid FROM @schema@.idem_token_used"
+				   " WHERE forget_at <= $1"
+				   " ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+				   TIMESTAMPTZOID, INT8OID)
 	}
 };
 

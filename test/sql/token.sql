@@ -367,5 +367,13 @@ SELECT idem_consume_token('token', '', 'x');
 SELECT idem_consume_token('token', 'form', NULL);
 SELECT idem_consume_token('', 'form', 'x');
 
+-- what may be forgotten is swept, what may not stays
+INSERT INTO idem_token_used (tenant_id, digest, consumed_at, forget_at)
+SELECT 'token-sweep', sha256(i::text::bytea), now(), now() + CASE WHEN i > 3 THEN interval '1 hour' ELSE '-1 second' END
+  FROM generate_series(1, 5) i;
+SELECT count FROM idem_sweep(2) WHERE what = 'tokens';
+SELECT count FROM idem_sweep() WHERE what = 'tokens';
+SELECT count(*) FROM idem_token_used WHERE tenant_id = 'token-sweep';
+
 DROP FUNCTION made(text, text, timestamptz, text, text), mac_of(text, text, bytea), prefixed(text), hmac_of(bytea, bytea), token_of(bytea), bytes_of(text);
 SELECT * FROM idem_verify();
