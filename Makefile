@@ -83,6 +83,12 @@ include $(PGXS)
 
 # Rules stand after the include, or the first of them would be the default goal.
 
+# In another directory only sources come from here, not what was built here.
+srcdir := $(srcdir)
+override VPATH :=
+vpath %.c $(srcdir)
+vpath %.control $(srcdir)
+
 # The server's flags are those of its own compiler.
 ifneq (,$(findstring clang,$(shell $(CC) --version)))
 override CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument

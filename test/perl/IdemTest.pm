@@ -65,12 +65,16 @@ sub run_program
 	return ($? >> 8, $out, $err);
 }
 
-# The same in two steps, for programs that run beside each other.
+# The same in two steps, for programs that run beside each other.  Those that
+# are still running when the test ends, or dies, are killed.
+my @programs;
+
 sub begin_program
 {
 	my (@command) = @_;
 	my %program = (out => '', err => '');
 	$program{run} = IPC::Run::start(\@command, '<', \undef, '>', \$program{out}, '2>', \$program{err});
+	push @programs, \%program;
 	return \%program;
 }
 
@@ -78,9 +82,17 @@ sub begin_program
 sub end_program
 {
 	my ($program) = @_;
+	@programs = grep { $_ != $program } @programs;
 	IPC::Run::finish($program->{run});
-	diag($program->{err}) if $?;
+	note($program->{err}) if $?;
 	return $? >> 8;
+}
+
+END
+{
+	my $status = $?;
+	$_->{run}->kill_kill(grace => 0) foreach @programs;
+	$? = $status;
 }
 
 # pgbench(NODE, SCRIPT, OPTION...): like run_program; errors of a client end it

@@ -92,14 +92,18 @@ as_user() {
 	runuser -u "$user" -- env HOME="$work" "$@"
 }
 
+# servers FILE: the processes that such a file below $work names.
+servers() { find "$work" -name "$1" -exec head -n 1 {} \; 2>/dev/null; }
+
 clean_up() {
 	local status=$? pid
 	trap - EXIT
 	trap '' INT TERM HUP
 	cd /
 	if [ -n "$work" ]; then
-		# every server that still runs below $work: at once, nothing is kept
-		for pid in $(find "$work" -name postmaster.pid -o -name pgbouncer.pid 2>/dev/null | xargs -r sed -n 1p -s); do
+		# every server that still runs below $work goes at once: nothing is kept
+		for pid in $(servers pgbouncer.pid); do kill -KILL "$pid" 2>/dev/null || true; done
+		for pid in $(servers postmaster.pid); do
 			kill -QUIT "$pid" 2>/dev/null || continue
 			for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.1 || break; done
 		done

@@ -8,7 +8,6 @@ use strict;
 use warnings;
 
 use IdemTest;
-use IPC::Run ();
 use Test::More;
 
 my $clients = 8;
@@ -26,21 +25,15 @@ foreach my $round (1 .. 3)
 {
 	my $directory = temporary_directory();
 	my $script = write_file("$directory/till.sql", $till);
-	my ($out, $err) = ('', '');
-	my $load = IPC::Run::start(
-		[
-			'pgbench', '-n', '-f', $script, '-c', $clients, '-j', 2, '-T', 600, '-M', 'simple',
-			'-D', "round=$round", '-D', 'n=0',
-			'-l', '--log-prefix', "$directory/acknowledged",
-			'-h', $node->host, '-p', $node->port, 'postgres'
-		],
-		'<', \undef, '>', \$out, '2>', \$err);
+	my $load = begin_program('pgbench', '-n', '-f', $script, '-c', $clients, '-j', 2, '-T', 600, '-M', 'simple',
+		'-D', "round=$round", '-D', 'n=0', '-l', '--log-prefix', "$directory/acknowledged",
+		'-h', $node->host, '-p', $node->port, 'postgres');
 
 	$node->poll_query_until('postgres',
 		"SELECT count(*) > 500 FROM idem_receipt WHERE payment_no LIKE 'pay-$round-%'")
 	  or die 'the load does not get going';
 	$node->stop('immediate');
-	IPC::Run::finish($load);
+	isnt(end_program($load), 0, "round $round: the clients are cut off");
 
 	my %acknowledged;
 	foreach my $log (glob "$directory/acknowledged*")

@@ -34,18 +34,15 @@ logfile = $directory/pgbouncer.log
 pidfile = $directory/pgbouncer.pid
 INI
 
-my ($status, $out, $err) = run_program($pgbouncer, '-d', '-q', "$directory/pgbouncer.ini");
-is($status, 0, 'pgbouncer starts') or BAIL_OUT(-e "$directory/pgbouncer.log" ? read_file("$directory/pgbouncer.log") : $err);
-
-END
+my $pool = begin_program($pgbouncer, '-q', "$directory/pgbouncer.ini");
+my $answers = 0;
+foreach (1 .. 600)
 {
-	if ($directory && -e "$directory/pgbouncer.pid")
-	{
-		my $status = $?;
-		kill 'QUIT', read_file("$directory/pgbouncer.pid");
-		$? = $status;
-	}
+	my ($status) = run_program('psql', '-X', '-c', 'SELECT 1', '-h', $directory, '-p', $pool_port, '-U', $user, 'postgres');
+	last if $answers = $status == 0;
+	select undef, undef, undef, 0.1;
 }
+ok($answers, 'pgbouncer answers') or diag(-e "$directory/pgbouncer.log" ? read_file("$directory/pgbouncer.log") : $pool->{err});
 
 # The main job: 32 clients create payments for 200 orders, several for each,
 # with keys that repeat, and the channel tells each confirmation more than once.
@@ -60,7 +57,7 @@ SELECT outcome FROM idem_create_payment('pooled', 'cart-' || :order, 50, 'CNY', 
 END;
 SQL
 my $script = write_file("$directory/job.sql", $job);
-($status, $out, $err) = run_program('pgbench', '-n', '-f', $script, '-c', 32, '-j', 2, '-t', 100, '-M', 'simple',
+my ($status, $out, $err) = run_program('pgbench', '-n', '-f', $script, '-c', 32, '-j', 2, '-t', 100, '-M', 'simple',
 	'-h', $directory, '-p', $pool_port, '-U', $user, 'postgres');
 is($status, 0, '32 clients did all their work') or diag("$out$err");
 unlike($out, qr/number of failed transactions: [1-9]/, 'and none failed');
@@ -76,6 +73,5 @@ cmp_ok(
 	'<=', 8, 'through 8 connections at most');
 verify_is_empty($node, 'behind the pooler');
 
-kill 'QUIT', read_file("$directory/pgbouncer.pid");
 $node->stop;
 done_testing();
