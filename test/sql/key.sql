@@ -62,8 +62,8 @@ SELECT count(*), count(DISTINCT key) FROM (VALUES
 	(idem_key('ab', 'c')), (idem_key('a', 'bc')), (idem_key('abc')), (idem_key('', 'abc')), (idem_key('abc', '')),
 	(idem_key('a', 'b', 'c')), (idem_key('a,b', 'c')), (idem_key('a', 'b,c')), (idem_key(E'a\tb')), (idem_key('A', 'bc')),
 	(idem_key('a', 'bc ')), (idem_key('')), (idem_key('', '')), (idem_key('NULL'))) AS keys (key);
--- It is a key; and as it is STABLE, it finds its row by an index.
-SELECT octet_length(idem_key(repeat('x', 1000), 'y')) AS bytes, provolatile FROM pg_proc WHERE oid = 'idem_key(text[])'::regprocedure;
+-- It is a key.
+SELECT octet_length(idem_key(repeat('x', 1000), 'y')) AS bytes;
 
 SELECT idem_key(VARIADIC NULL::text[]);
 SELECT idem_key('a', NULL);
