@@ -54,6 +54,7 @@ sub qualify
 	$script =~ s{(--[^\n]*|/\*.*?\*/|"(?:[^"]|"")*")|($quoted)|$alone(?!\s*=>)}{
 		defined $1 ? $1 : defined $3 ? "idem.$3" : qualify_literal($2, $`, $', $alone)
 	}gse;
+	$script =~ s/^(CREATE EXTENSION idem);/$1 SCHEMA idem;/mg;
 	$script =~ s/\b((?:DROP|ALTER|REINDEX) INDEX\s+)(?=idem_)/$1idem./g;
 	# which of the tables of that name
 	$script =~ s/\brelname = ('idem_\w+')/relid = $1::regclass/g;
@@ -79,10 +80,73 @@ sub qualify_literal
 	return $literal;
 }
 
+# statements_of(SCRIPT): its lines, a statement each, or several that share a
+# line, or a command of psql's; with the comments before it, and what COPY reads
+# after it.
+my $SPACE = qr{\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*}s;
+my $TOKEN = qr{--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"[^"]*"|\$(\w*)\$.*?\$\g{-1}\$|\\[^\n]*|\w+|[ \t]+|.}s;
+
+sub statements_of
+{
+	my ($script) = @_;
+	my @statements = ('');
+	my $ended = 0;
+
+	while ($script =~ /\G($TOKEN)/gc)
+	{
+		my $token = $1;
+		$ended = $token =~ /^\\/ || $token eq ';' if $token !~ m{^(?:\s|--|/\*)};
+		$statements[-1] .= $token;
+		next unless $ended && $token eq "\n";
+		$statements[-1] .= $1 if $statements[-1] =~ /\bFROM stdin;\n\z/ && $script =~ /\G(.*?^\\\.\n)/gcms;
+		push @statements, '';
+		$ended = 0;
+	}
+	return @statements;
+}
+
+# share_out(SCRIPT, OWN, CALLER, WRITER): the script for a session of WRITER, a
+# superuser, who does what takes one: writing to our tables, making roles and
+# triggers, settings.  Every statement that calls a function of the API is
+# CALLER's, and all else; but not those that match OWN, the owner's alone.  A
+# role that the script sets itself stays set.
+#
+# A switch is a marked line before the statement, since no expected output has
+# it.  In a transaction that has failed it fails, as the statement after it does.
+my $SWITCH = qr/^SET ROLE \w+; -- switch\n(?:(?:ERROR|LOCATION): .*\n)*/m;
+my $TRANSACTION = qr/\A(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/;
+my $WRITES = qr/\A(?:INSERT|UPDATE|DELETE|TRUNCATE|MERGE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|DO)\b
+	|\A(?:SET|RESET)\ (?:LOCAL\ )?(?:ROLE\b|session_replication_role\b|idem\.)
+	|\AWITH\ [^;]*\b(?:INSERT|UPDATE|DELETE)\b|\bsetval\(/x;
+
+sub share_out
+{
+	my ($script, $own, $caller, $writer) = @_;
+	my $shared = '';
+	my $role_is_set = 0;
+
+	foreach (statements_of($script))
+	{
+		my ($space) = /($SPACE)/;
+		my $statement = substr $_, length $space;
+		my $calls = $statement =~ /\bidem\.idem_\w+\(/ && $statement !~ $own;
+		my $who = !$calls && $statement =~ /$WRITES|$own/ ? $writer : $caller;
+		my $stays = $role_is_set || $statement =~ /^\\/ || $statement =~ $TRANSACTION || $statement eq '';
+
+		$shared .= $space . ($stays ? '' : "SET ROLE $who; -- switch\n") . $statement;
+		$role_is_set = 1 if $statement =~ /^SET (?:LOCAL )?ROLE\b/;
+		$role_is_set = 0 if $statement =~ /^(?:RESET ROLE|ROLLBACK);/;
+	}
+	return $shared;
+}
+
 sub normal
 {
 	my ($text) = @_;
+	$text =~ s/$SWITCH//g;
 	$text =~ s/\b(?:idem|public)\.(?=idem_)//g;
+	$text =~ s/^(CREATE EXTENSION idem) SCHEMA idem;/$1;/mg;
+	$text =~ s/\b(must be owner of schema) (?:idem|public)\b/$1 .../g;
 	$text =~ s/\brelid = ('idem_\w+')::regclass/relname = $1/g;
 	$text =~ s/-{2,}/-/g;
 	$text =~ s/[ \t]+/ /g;
@@ -93,16 +157,20 @@ sub normal
 
 # run_suite_from(NODE, OPTIONS): every script in a database of its own.
 #   path      the search_path
-#   template  the database to copy, by default home
+#   template  sub: script name -> the database to copy, by default home
 #   without   the names of scripts to leave out, as keys
-#   role      sub: script name -> login role, or undef for the superuser
+#   role      sub: script name -> login role (none: the superuser), and the role
+#             that calls the API, where the first is to write only (see share_out)
 #   before    statements that the session runs first, unseen
 #   after     the same, last; what they print is a failure
 sub run_suite_from
 {
 	my ($node, %option) = @_;
 	my @names = names_of_extension($node);
-	my $template = $option{template} || 'home';
+	my $own = join '|', split /\n/, $node->safe_psql('home', <<'SQL');
+SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'idem'::regnamespace AND proname NOT IN (SELECT function_name FROM idem.idem_capability)
+SQL
+	$own = qr/\bidem\.(?:$own)\(/;
 	my @scripts = split ' ', $ENV{IDEM_REGRESS} || '';
 
 	@scripts = map { m{([^/]+)\.sql$} } glob 'test/sql/*.sql' unless @scripts;
@@ -110,12 +178,14 @@ sub run_suite_from
 	foreach my $script (@scripts)
 	{
 		my $text = read_file("test/sql/$script.sql");
-		# a script that makes the extension anew finds no such schema
-		next if $text =~ /^CREATE EXTENSION idem;/m || $option{without} && $option{without}{$script};
-		my $role = $option{role} ? $option{role}->($script) : undef;
+		next if $option{without} && $option{without}{$script};
+		my ($role, $caller) = $option{role} ? $option{role}->($script) : ();
+		my $template = $option{template} ? $option{template}->($script) : 'home';
+		$text = qualify($text, @names);
+		$text = share_out($text, $own, $caller, $role) if $caller;
 		$node->safe_psql('postgres', "CREATE DATABASE suite TEMPLATE $template");
-		my $output = run_script($node, \%option, $role, qualify($text, @names));
-		compare($script . ($role ? " as $role" : ''), $script, $output);
+		my $output = run_script($node, \%option, $role, $text);
+		compare($script . ($caller ? " as $caller, with $role" : $role ? " as $role" : ''), $script, $output);
 		$node->safe_psql('postgres', 'DROP DATABASE suite');
 	}
 	return;

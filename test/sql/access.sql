@@ -204,7 +204,7 @@ CREATE FUNCTION idem_ship_order(text) RETURNS text LANGUAGE sql AS 'SELECT $1';
 REVOKE EXECUTE ON FUNCTION idem_ship_order(text) FROM PUBLIC;
 SELECT outcome FROM idem_allow('regress_idem_shop', 'fulfil', 'acme');
 SELECT has_function_privilege('regress_idem_shop', 'idem_ship_order(text)', 'EXECUTE') AS theirs,
-	has_function_privilege('regress_idem_shop', 'idem_ship_order(text, text)', 'EXECUTE') AS ours;
+	has_function_privilege('regress_idem_shop', 'idem_ship_order(pg_catalog.text, pg_catalog.text)', 'EXECUTE') AS ours;
 DROP FUNCTION idem_ship_order(text);
 
 -- nonsense

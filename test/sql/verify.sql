@@ -56,6 +56,11 @@ SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
 /*
  * Plant a fault past every trigger, return what the checker says, undo it.
  */
+CREATE FUNCTION pg_temp.plant(fault text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET session_replication_role = replica AS $$
+BEGIN
+	EXECUTE fault;
+END $$;
 CREATE FUNCTION pg_temp.broken_by(fault text) RETURNS TABLE (invariant text, entity text, key text, detail text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -63,9 +68,7 @@ DECLARE
 	found jsonb;
 BEGIN
 	BEGIN
-		PERFORM set_config('session_replication_role', 'replica', true);
-		EXECUTE fault;
-		PERFORM set_config('session_replication_role', 'origin', true);
+		PERFORM pg_temp.plant(fault);
 		SELECT coalesce(jsonb_agg(to_jsonb(v)), '[]') INTO found
 			FROM idem_verify() v WHERE v.tenant_id = 'verify' OR v.tenant_id IS NULL;
 		RAISE EXCEPTION USING ERRCODE = 'ZZ001';
