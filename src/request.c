@@ -29,10 +29,16 @@
 
 #include "key.h"
 
+#include "access/relation.h"
 #include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 /* Column numbers of idem_request */
 enum
@@ -41,6 +47,8 @@ enum
 	ON_EXPIRY, FIRST_AT, LEASE_UNTIL, EXPIRES_AT, RECOVERY_POINT, RECOVERY_STATE,
 	RESPONSE_STATUS, RESPONSE, NATTS = RESPONSE
 };
+
+#define ATTEMPT_SEQUENCE "idem_attempt"
 
 static const IdemIndex request_by_key = {"idem_request", "idem_request_pkey", NATTS};
 
@@ -418,6 +426,31 @@ begin_request(IdemCall *call, const Begin *begin, Request **request)
 
 /* ---------- begin: the answer ---------- */
 
+/*
+ * An attempt that was given out must not come again after a crash, and where
+ * commits do not wait for the disk its sequence may be lost with them.  A
+ * sequence logs some thirty numbers ahead of those it gives out; so one call in
+ * thirty waits for that record here, and the others find it flushed.
+ */
+static void
+keep_attempt(IdemCall *call)
+{
+	Relation	sequence;
+	Buffer		buffer;
+	XLogRecPtr	logged;
+
+	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
+		return;
+	/* locked since the attempt was drawn from it */
+	sequence = relation_open(get_relname_relid(ATTEMPT_SEQUENCE, call->house->nspoid), NoLock);
+	buffer = ReadBuffer(sequence, 0);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	logged = PageGetLSN(BufferGetPage(buffer));
+	UnlockReleaseBuffer(buffer);
+	relation_close(sequence, NoLock);
+	XLogFlush(logged);
+}
+
 /* Columns of the answer */
 enum
 {
@@ -487,6 +520,8 @@ idem_begin_request(PG_FUNCTION_ARGS)
 
 	read_begin(call, &begin);
 	outcome = begin_request(call, &begin, &request);
+	if (outcome == BEGIN_STARTED || outcome == BEGIN_RESUMED)
+		keep_attempt(call);
 	show(call, outcome, request);
 	return idem_leave(call, begin_outcome_names[outcome]);
 }

@@ -12,24 +12,47 @@ use IPC::Run   ();
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-our @EXPORT = qw(new_cluster run_program begin_program end_program pgbench write_file read_file open_session
-  temporary_directory verify_is_empty make_every_kind $NOTHING_WAITS);
+our @EXPORT = qw(new_cluster new_primary new_standby run_program begin_program end_program pgbench open_pool write_file
+  read_file open_session temporary_directory verify_is_empty make_every_kind);
 
 # A statement that hangs is a failure, not a hang of the suite.
-our $NOTHING_WAITS = "statement_timeout = '10min'";
+my $NOTHING_WAITS = "statement_timeout = '10min'";
 
 # new_cluster(NAME, SETTING...): a running cluster.  Without autovacuum, so that
 # what is counted is what the test did.
 sub new_cluster
 {
-	my ($name, @settings) = @_;
+	return run_cluster({}, @_);
+}
+
+# new_primary(NAME, SETTING...): one that new_standby can follow.
+sub new_primary
+{
+	return run_cluster({ allows_streaming => 1 }, @_);
+}
+
+sub run_cluster
+{
+	my ($options, $name, @settings) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
-	$node->init(extra => [ '--encoding=UTF8', '--locale=C' ]);
+	$node->init(%$options, extra => [ '--encoding=UTF8', '--locale=C' ]);
 	$node->append_conf('postgresql.conf', "$_\n")
 	  foreach ('autovacuum = off', "lc_messages = 'C'", $NOTHING_WAITS, @settings);
 	$node->start;
 	return $node;
+}
+
+# new_standby(PRIMARY): a running one, which follows.
+sub new_standby
+{
+	my ($primary) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($primary->name . '_standby');
+
+	$primary->backup('base');
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->start;
+	return $standby;
 }
 
 sub temporary_directory
@@ -106,6 +129,43 @@ sub pgbench
 		'-h', $node->host, '-p', $node->port, 'postgres');
 }
 
+# open_pool(NODE): a PgBouncer in transaction mode before it, with 8 server
+# connections; in pgbench's eyes a node.  undef: there is no PgBouncer here.
+sub open_pool
+{
+	my ($node) = @_;
+	my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin', '/usr/local/sbin';
+	return unless $pgbouncer;
+
+	my ($host, $port, $user) = ($node->host, $node->port, $node->safe_psql('postgres', 'SELECT current_user'));
+	my $directory = temporary_directory();
+	write_file("$directory/users.txt", qq("$user" ""\n));
+	write_file("$directory/pgbouncer.ini", <<"INI");
+[databases]
+postgres = host=$host port=$port user=$user dbname=postgres
+[pgbouncer]
+listen_addr =
+listen_port = $port
+unix_socket_dir = $directory
+auth_type = any
+auth_file = $directory/users.txt
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 100
+logfile = $directory/pgbouncer.log
+pidfile = $directory/pgbouncer.pid
+INI
+	my $pool = bless { host => $directory, port => $port }, 'IdemTest::Pool';
+	my $program = begin_program($pgbouncer, '-q', "$directory/pgbouncer.ini");
+	foreach (1 .. 600)
+	{
+		my ($status) = run_program('psql', '-X', '-c', 'SELECT 1', '-h', $directory, '-p', $port, 'postgres');
+		return $pool if $status == 0;
+		select undef, undef, undef, 0.1;
+	}
+	die "pgbouncer does not answer: $program->{err}" . read_file("$directory/pgbouncer.log");
+}
+
 # open_session(NODE, DATABASE): a psql that stays; ask it and it answers.
 sub open_session
 {
@@ -133,6 +193,11 @@ sub make_every_kind
 	my ($node, $database) = @_;
 	return $node->safe_psql($database || 'postgres', read_file('test/t/every_kind.sql'));
 }
+
+package IdemTest::Pool;
+
+sub host { return $_[0]{host} }
+sub port { return $_[0]{port} }
 
 package IdemTest::Session;
 

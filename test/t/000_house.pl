@@ -31,6 +31,10 @@ same_names('a spec is named after its module and the race', [ grep { /_race$/ } 
 my %script = map { $_ => 1 } stems('sql/*.sql');
 same_names('no test bears the name of an extension script', [ grep { $script{$_} } @regress ], []);
 
+my %number;
+$number{ (m{(\d+)_})[0] }++ foreach glob 'test/t/*.pl';
+same_names('no two TAP tests share a number', [ grep { $number{$_} > 1 } keys %number ], []);
+
 # ---- one version ---------------------------------------------------------------
 
 my ($version) = read_file('idem.control') =~ /^default_version *= *'(.*)'/m;

@@ -8,41 +8,10 @@ use warnings;
 use IdemTest;
 use Test::More;
 
-my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin', '/usr/local/sbin';
-plan skip_all => 'pgbouncer is not installed' unless $pgbouncer;
-
 my $node = new_cluster('pooled');
+my $pool = open_pool($node);
+plan skip_all => 'pgbouncer is not installed' unless $pool;
 $node->safe_psql('postgres', 'CREATE EXTENSION idem');
-
-my $directory = temporary_directory();
-my ($host, $port, $user) = ($node->host, $node->port, $node->safe_psql('postgres', 'SELECT current_user'));
-my $pool_port = $port;
-write_file("$directory/users.txt", qq("$user" ""\n));
-write_file("$directory/pgbouncer.ini", <<"INI");
-[databases]
-postgres = host=$host port=$port user=$user dbname=postgres
-[pgbouncer]
-listen_addr =
-listen_port = $pool_port
-unix_socket_dir = $directory
-auth_type = any
-auth_file = $directory/users.txt
-pool_mode = transaction
-default_pool_size = 8
-max_client_conn = 100
-logfile = $directory/pgbouncer.log
-pidfile = $directory/pgbouncer.pid
-INI
-
-my $pool = begin_program($pgbouncer, '-q', "$directory/pgbouncer.ini");
-my $answers = 0;
-foreach (1 .. 600)
-{
-	my ($status) = run_program('psql', '-X', '-c', 'SELECT 1', '-h', $directory, '-p', $pool_port, '-U', $user, 'postgres');
-	last if $answers = $status == 0;
-	select undef, undef, undef, 0.1;
-}
-ok($answers, 'pgbouncer answers') or diag(-e "$directory/pgbouncer.log" ? read_file("$directory/pgbouncer.log") : $pool->{err});
 
 # The main job: 32 clients create payments for 200 orders, several for each,
 # with keys that repeat, and the channel tells each confirmation more than once.
@@ -56,9 +25,7 @@ SELECT outcome FROM idem_create_order('pooled', 'cart-' || :order, 50, 'CNY');
 SELECT outcome FROM idem_create_payment('pooled', 'cart-' || :order, 50, 'CNY', 'cart-key-' || :order);
 END;
 SQL
-my $script = write_file("$directory/job.sql", $job);
-my ($status, $out, $err) = run_program('pgbench', '-n', '-f', $script, '-c', 32, '-j', 2, '-t', 100, '-M', 'simple',
-	'-h', $directory, '-p', $pool_port, '-U', $user, 'postgres');
+my ($status, $out, $err) = pgbench($pool, $job, '-c', 32, '-j', 2, '-t', 100, '-M', 'simple');
 is($status, 0, '32 clients did all their work') or diag("$out$err");
 unlike($out, qr/number of failed transactions: [1-9]/, 'and none failed');
 

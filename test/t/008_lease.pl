@@ -9,12 +9,7 @@ use IdemTest;
 use Test::More;
 
 # Commits do not wait for the disk here, unless they say so themselves.
-my $node = PostgreSQL::Test::Cluster->new('lease');
-$node->init(allows_streaming => 1, extra => [ '--encoding=UTF8', '--locale=C' ]);
-$node->append_conf('postgresql.conf', "$_\n")
-  foreach ('autovacuum = off', "lc_messages = 'C'", $NOTHING_WAITS, 'max_prepared_transactions = 2',
-	'synchronous_commit = off', 'wal_writer_delay = 10s');
-$node->start;
+my $node = new_primary('lease', 'max_prepared_transactions = 2', 'synchronous_commit = off', 'wal_writer_delay = 10s');
 $node->safe_psql('postgres', 'CREATE EXTENSION idem; CREATE TABLE work (fence bigint, seen bigint)');
 
 sub acquire
@@ -103,10 +98,7 @@ verify_is_empty($node, 'after the restore', 'restored');
 
 # ---- a standby ------------------------------------------------------------------
 
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($node);
 is(release($node, 'zombie', 2), 'released', 'the primary goes on');
 is(acquire($node, 'zombie', 'z'), 'acquired 3', 'and gives out another fence');
 $node->wait_for_catchup($standby, 'replay', $node->lsn('write'));
@@ -123,47 +115,15 @@ verify_is_empty($standby, 'after the promotion');
 
 # ---- a pooler in transaction mode -----------------------------------------------
 
-my $pidfile = "$directory/pgbouncer.pid";
-
-END
-{
-	if ($pidfile && -e $pidfile)
-	{
-		my $result = $?;
-		kill 'QUIT', read_file($pidfile);
-		$? = $result;
-	}
-}
-
 SKIP:
 {
-	my ($pgbouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin', '/usr/local/sbin';
-	skip 'pgbouncer is not installed', 6 unless $pgbouncer;
-
-	my ($host, $port, $user) = ($standby->host, $standby->port, $standby->safe_psql('postgres', 'SELECT current_user'));
-	write_file("$directory/users.txt", qq("$user" ""\n));
-	write_file("$directory/pgbouncer.ini", <<"INI");
-[databases]
-postgres = host=$host port=$port user=$user dbname=postgres
-[pgbouncer]
-listen_addr =
-listen_port = $port
-unix_socket_dir = $directory
-auth_type = any
-auth_file = $directory/users.txt
-pool_mode = transaction
-default_pool_size = 8
-max_client_conn = 100
-logfile = $directory/pgbouncer.log
-pidfile = $pidfile
-INI
-	my ($status, $out, $err) = run_program($pgbouncer, '-d', '-q', "$directory/pgbouncer.ini");
-	is($status, 0, 'pgbouncer starts') or diag($err);
+	my $pool = open_pool($standby);
+	skip 'pgbouncer is not installed', 5 unless $pool;
 
 	# 16 clients share 8 connections, and want one lease.  Each acquire, each
 	# piece of work and each release may meet another connection.
 	$standby->safe_psql('postgres', 'TRUNCATE work');
-	my $script = write_file("$directory/job.sql", <<'SQL');
+	my $job = <<'SQL';
 SELECT (outcome = 'acquired')::int AS mine, coalesce(fence, 0) AS fence FROM idem_acquire_lease('t', 'pooled', 'client ' || :client_id, '1 hour', '20 ms') \gset
 \if :mine
 BEGIN;
@@ -173,8 +133,7 @@ COMMIT;
 SELECT outcome FROM idem_release_lease('t', 'pooled', :fence);
 \endif
 SQL
-	($status, $out, $err) = run_program('pgbench', '-n', '-f', $script, '-c', 16, '-j', 2, '-t', 50, '-M', 'simple',
-		'-h', $directory, '-p', $port, '-U', $user, 'postgres');
+	my ($status, $out, $err) = pgbench($pool, $job, '-c', 16, '-j', 2, '-t', 50, '-M', 'simple');
 	is($status, 0, '16 clients did all their work') or diag("$out$err");
 	my $turns = $standby->safe_psql('postgres', 'SELECT count(*) FROM work');
 	cmp_ok($turns, '>', 16, "they had $turns turns");

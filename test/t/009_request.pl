@@ -2,7 +2,9 @@
 #
 # A worker is killed between begin and complete.  What it had committed is
 # handed to whoever comes when its lease is over, and to nobody before.  Leases
-# are ended by raw UPDATEs.
+# are ended by raw UPDATEs.  So it is when the whole server dies, when a standby
+# is promoted, and where each step of a worker meets another connection.  An
+# attempt that was given out never comes again.
 #
 # A sweep among many rows is judged by what it reads, as are the plans of a
 # session that saw the table empty.
@@ -14,7 +16,7 @@ use IdemTest;
 use Test::More;
 
 # the suite's clusters stay down after a crash, unless asked
-my $node = new_cluster('request', 'restart_after_crash = on');
+my $node = new_primary('request', 'restart_after_crash = on', 'wal_writer_delay = 10s');
 $node->safe_psql('postgres', 'CREATE EXTENSION idem');
 
 # ---- kill -9 between begin and complete ----------------------------------------
@@ -147,17 +149,130 @@ is($node->safe_psql('postgres', "SELECT scope, count(*) FROM idem_request WHERE 
 	"left|10000\nload|100000", 'what lives is left, and what was never finished');
 $session->close;
 
-# ---- the same fingerprint in another encoding -------------------------------------
-
-$node->safe_psql('postgres', "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
-$node->safe_psql('latin', 'CREATE EXTENSION idem');
-my $fingerprint = <<'SQL';
-SET client_encoding = 'UTF8';
-SELECT count(*) FROM idem_begin_request('acme', 'latin', 'k', '{"caf\u00e9": "\u00e9t\u00e9", "caf": 1, "zz": 2}');
-SELECT encode(fingerprint, 'hex') FROM idem_request WHERE scope = 'latin';
-SQL
-is($node->safe_psql('latin', $fingerprint), $node->safe_psql('postgres', $fingerprint), 'a database in LATIN1 makes the same fingerprints');
-
 verify_is_empty($node, 'after the sweeps');
-$node->stop;
+
+# ---- crashes, in which commits are lost ---------------------------------------------
+
+# without page images no other backend's record takes ours to disk
+$node->safe_psql('postgres', 'ALTER SYSTEM SET synchronous_commit = off; ALTER SYSTEM SET full_page_writes = off');
+$node->reload;
+
+# begin(NODE, KEY): outcome, attempt and response.
+sub begin
+{
+	my ($on, $key) = @_;
+	return split /\|/, $on->safe_psql('postgres', "SELECT outcome, attempt, response FROM idem_begin_request('acme', 'last', '$key', '{\"of\": \"$key\"}', lease => '1 hour')"), -1;
+}
+
+# finish(NODE, KEY, ATTEMPT): the outcome, or the SQLSTATE.
+sub finish
+{
+	my ($on, $key, $attempt) = @_;
+	my (undef, $out, $error) = $on->psql('postgres', "\\set VERBOSITY verbose\nSELECT outcome FROM idem_complete_request('acme', 'last', '$key', $attempt, '{\"by\" :$attempt}')");
+	return $error =~ /^\S*\s*ERROR:\s+(\w{5}):/m ? $1 : $out;
+}
+
+sub end_lease
+{
+	my ($on, $key) = @_;
+	return $on->safe_psql('postgres', "UPDATE idem_request SET lease_until = clock_timestamp() WHERE scope = 'last' AND key = '$key'");
+}
+
+my (undef, $first) = begin($node, 'kept');
+my (undef, $answered) = begin($node, 'answered');
+is(finish($node, 'answered', $answered), 'completed', 'a request is answered');
+foreach my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	my ($begun, $attempt) = begin($node, "lost-$round");
+	is($begun, 'started', 'a request is begun');
+	$node->stop('immediate');
+	$node->start;
+	my ($again, $next) = begin($node, "lost-$round");
+	if ($again eq 'in_progress')
+	{
+		end_lease($node, "lost-$round");
+		($again, $next) = begin($node, "lost-$round");
+	}
+	cmp_ok($next, '>', $attempt, "after a crash the next attempt is another ($again)");
+	is(finish($node, "lost-$round", $attempt), 'ID005', 'and whoever had the former has nothing more to say');
+}
+is_deeply([ begin($node, 'answered') ], [ 'replayed', '', "{\"by\" :$answered}" ], 'what was answered is answered again');
+is_deeply([ begin($node, 'kept') ], [ 'in_progress', '', '' ], 'and who was at work is');
+
+# ---- a restart -------------------------------------------------------------------------
+
+$node->restart;
+is_deeply([ begin($node, 'answered') ], [ 'replayed', '', "{\"by\" :$answered}" ], 'the same after a restart');
+end_lease($node, 'kept');
+my ($outcome, $second) = begin($node, 'kept');
+is($outcome, 'resumed', 'somebody resumes');
+cmp_ok($second, '>', $first, 'with another attempt');
+is(finish($node, 'kept', $first), 'ID005', 'and the first is fenced off');
+
+# ---- a standby --------------------------------------------------------------------------
+
+my $standby = new_standby($node);
+my (undef, $third) = begin($node, 'moved');
+my (undef, $swept) = begin($node, 'swept');
+is(finish($node, 'swept', $swept), 'completed', 'the primary goes on');
+$node->safe_psql('postgres', "UPDATE idem_request SET expires_at = now() - interval '1 day' WHERE key = 'swept'; SELECT idem_sweep()");
+$node->wait_for_catchup($standby, 'replay', $node->lsn('write'));
+is_deeply([ begin($standby, 'answered') ], [ 'replayed', '', "{\"by\" :$answered}" ], 'a standby replays');
+my (undef, undef, $refused) = $standby->psql('postgres', "SELECT idem_begin_request('acme', 'last', 'new')");
+like($refused, qr/read-only transaction/, 'and begins nothing');
+$node->stop('immediate');
+$standby->promote;
+
+is_deeply([ begin($standby, 'answered') ], [ 'replayed', '', "{\"by\" :$answered}" ], 'promoted, it replays');
+is_deeply([ begin($standby, 'moved') ], [ 'in_progress', '', '' ], 'it knows who is at work');
+is(finish($standby, 'kept', $second), 'completed', 'who can finish');
+end_lease($standby, 'moved');
+($outcome, my $fourth) = begin($standby, 'moved');
+is($outcome, 'resumed', 'or be taken over');
+cmp_ok($fourth, '>', $third, 'with an attempt of its own');
+is(finish($standby, 'moved', $third), 'ID005', 'that fences off the one before');
+($outcome, my $fifth) = begin($standby, 'swept');
+is($outcome, 'started', 'a key that was swept is begun anew');
+cmp_ok($fifth, '>', $swept, 'with an attempt that it never had');
+verify_is_empty($standby, 'after the promotion');
+
+# ---- a pooler in transaction mode --------------------------------------------------------
+
+SKIP:
+{
+	my $pool = open_pool($standby);
+	skip 'pgbouncer is not installed', 6 unless $pool;
+
+	# 16 clients share 8 connections and send 200 requests, each again and again.
+	# Each step of a request may meet another connection.
+	$standby->safe_psql('postgres', 'CREATE TABLE work (key int, attempt bigint); CREATE TABLE heard (key int, digest text)');
+	my ($status, $out, $err) = pgbench($pool, <<'SQL', '-c', 16, '-j', 2, '-t', 100, '-M', 'simple');
+\set key random(1, 200)
+SELECT (outcome = 'started')::int AS mine, coalesce(attempt, 0) AS attempt, coalesce(md5(response::text), '') AS digest, (outcome NOT IN ('started', 'replayed', 'in_progress'))::int AS other FROM idem_begin_request('acme', 'pooled', 'k' || :key, to_jsonb(:key), lease => '1 hour', wait => '0') \gset
+\if :mine
+SELECT outcome FROM idem_checkpoint_request('acme', 'pooled', 'k' || :key, :attempt, 'half', to_jsonb(:client_id));
+BEGIN;
+INSERT INTO work VALUES (:key, :attempt);
+SELECT outcome FROM idem_complete_request('acme', 'pooled', 'k' || :key, :attempt, ('{"done" :' || :attempt || '}')::json);
+COMMIT;
+\else
+INSERT INTO heard VALUES (:key, CASE WHEN :other = 1 THEN 'other' ELSE ':digest' END);
+\endif
+SQL
+	is($status, 0, '16 clients did all their work') or diag("$out$err");
+	my $keys = $standby->safe_psql('postgres', "SELECT count(*) FROM idem_request WHERE scope = 'pooled'");
+	cmp_ok($keys, '>', 100, "they sent $keys requests");
+	is($standby->safe_psql('postgres', 'SELECT count(*), count(DISTINCT key), count(DISTINCT attempt) FROM work'),
+		"$keys|$keys|$keys", 'each was done once');
+	is($standby->safe_psql('postgres', "SELECT count(*) FROM idem_request WHERE scope = 'pooled' AND status <> 'completed'"),
+		'0', 'all were finished');
+	is( $standby->safe_psql('postgres', <<'SQL'), '0|t', 'and every other call was answered with what the first had said');
+SELECT count(*) FILTER (WHERE digest <> md5('{"done" :' || attempt || '}')), count(*) FILTER (WHERE digest <> '') > 500
+FROM heard LEFT JOIN work USING (key) WHERE digest <> ''
+SQL
+	verify_is_empty($standby, 'behind the pooler');
+}
+
+$standby->stop;
 done_testing();
