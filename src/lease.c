@@ -90,15 +90,16 @@ look_lease(IdemCall *call, Datum name, IdemSight sight)
 
 /*
  * Lock the lease's short name and see what stands now; whatever is decided
- * from it is decided by the clock as of now.  call->rival: an open transaction
- * is at it.
+ * from it is decided by the clock as of now.  false: an open transaction is at
+ * it, call->rival.
  */
-static Lease *
-look_under_name(IdemCall *call, Datum name)
+static bool
+look_under_name(IdemCall *call, Datum name, Lease **lease)
 {
 	idem_lock_name(call, IDEM_NAME_LEASE, call->tenant_id, name);
 	call->now = GetCurrentTimestamp();
-	return look_lease(call, name, IDEM_SIGHT_DIRTY);
+	*lease = look_lease(call, name, IDEM_SIGHT_DIRTY);
+	return !TransactionIdIsValid(call->rival);
 }
 
 /* The first row of a lease, with fence 1; false: it met a raw INSERT */
@@ -169,6 +170,17 @@ typedef struct LeaseRequest
 } LeaseRequest;
 
 typedef const char *(*LeaseAttempt) (IdemCall *call, const LeaseRequest *asked, Lease **lease);
+
+/* What whoever has a lease, or had it, says of himself: its name and his fence */
+static LeaseRequest
+arg_holding(IdemCall *call)
+{
+	LeaseRequest asked = {0};
+
+	asked.name = idem_arg_key(call, 1);
+	asked.fence = DatumGetInt64(idem_arg_required(call, 2).value);
+	return asked;
+}
 
 /* How long a lease is asked for */
 static int64
@@ -255,8 +267,7 @@ try_acquire(IdemCall *call, const LeaseRequest *asked, Lease **lease)
 	if (is_taken(call, *lease, asked->worker))
 		return busy;
 
-	*lease = look_under_name(call, asked->name);
-	if (TransactionIdIsValid(call->rival))
+	if (!look_under_name(call, asked->name, lease))
 		return in_progress;
 	if (is_taken(call, *lease, asked->worker))
 		return busy;
@@ -363,8 +374,7 @@ try_renew(IdemCall *call, const LeaseRequest *asked, Lease **lease)
 {
 	demand_held(asked, look_lease(call, asked->name, IDEM_SIGHT_LATEST));
 
-	*lease = look_under_name(call, asked->name);
-	if (TransactionIdIsValid(call->rival))
+	if (!look_under_name(call, asked->name, lease))
 		return in_progress;
 	demand_held(asked, *lease);
 	(*lease)->lease_until = call->now + asked->ttl_us;
@@ -381,12 +391,10 @@ Datum
 idem_renew_lease(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	LeaseRequest asked = {0};
+	LeaseRequest asked = arg_holding(call);
 	Lease	   *lease;
 	const char *outcome;
 
-	asked.name = idem_arg_key(call, 1);
-	asked.fence = DatumGetInt64(idem_arg_required(call, 2).value);
 	asked.ttl_us = arg_ttl(call, 3);
 
 	outcome = attempt_until_done(call, try_renew, &asked, &lease);
@@ -404,8 +412,7 @@ try_release(IdemCall *call, const LeaseRequest *asked, Lease **lease)
 	if ((*lease)->worker.isnull)
 		return duplicate;
 
-	*lease = look_under_name(call, asked->name);
-	if (TransactionIdIsValid(call->rival))
+	if (!look_under_name(call, asked->name, lease))
 		return in_progress;
 	demand_newest(asked, *lease);
 	if ((*lease)->worker.isnull)
@@ -425,11 +432,8 @@ Datum
 idem_release_lease(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	LeaseRequest asked = {0};
+	LeaseRequest asked = arg_holding(call);
 	Lease	   *lease;
-
-	asked.name = idem_arg_key(call, 1);
-	asked.fence = DatumGetInt64(idem_arg_required(call, 2).value);
 
 	return idem_leave(call, attempt_until_done(call, try_release, &asked, &lease));
 }
@@ -469,10 +473,7 @@ Datum
 idem_assert_lease(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	LeaseRequest asked = {0};
-
-	asked.name = idem_arg_key(call, 1);
-	asked.fence = DatumGetInt64(idem_arg_required(call, 2).value);
+	LeaseRequest asked = arg_holding(call);
 
 	PreventCommandDuringRecovery("idem_assert_lease()");
 	(void) idem_hold_name(call, IDEM_NAME_LEASE_HELD, call->tenant_id, asked.name,

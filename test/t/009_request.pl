@@ -153,7 +153,7 @@ verify_is_empty($node, 'after the sweeps');
 
 # ---- crashes, in which commits are lost ---------------------------------------------
 
-# without page images no other backend's record takes ours to disk
+# without images of pages all that a call logs stands together, and is lost together
 $node->safe_psql('postgres', 'ALTER SYSTEM SET synchronous_commit = off; ALTER SYSTEM SET full_page_writes = off');
 $node->reload;
 
