@@ -105,11 +105,11 @@ sub statements_of
 	return @statements;
 }
 
-# share_out(SCRIPT, OWN, CALLER, WRITER): the script for a session of WRITER, a
+# share_out(SCRIPT, API, CALLER, WRITER): the script for a session of WRITER, a
 # superuser, who does what takes one: writing to our tables, making roles and
-# triggers, settings.  Every statement that calls a function of the API is
-# CALLER's, and all else; but not those that match OWN, the owner's alone.  A
-# role that the script sets itself stays set.
+# triggers, settings, calling what is the owner's alone.  All else is CALLER's,
+# and whatever calls a function of the API, a name in API.  A role that the
+# script sets itself stays set.
 #
 # A switch is a marked line before the statement, since no expected output has
 # it.  In a transaction that has failed it fails, as the statement after it does.
@@ -117,11 +117,11 @@ my $SWITCH = qr/^SET ROLE \w+; -- switch\n(?:(?:ERROR|LOCATION): .*\n)*/m;
 my $TRANSACTION = qr/\A(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/;
 my $WRITES = qr/\A(?:INSERT|UPDATE|DELETE|TRUNCATE|MERGE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|DO)\b
 	|\A(?:SET|RESET)\ (?:LOCAL\ )?(?:ROLE\b|session_replication_role\b|idem\.)
-	|\AWITH\ [^;]*\b(?:INSERT|UPDATE|DELETE)\b|\bsetval\(/x;
+	|\AWITH\ [^;]*\b(?:INSERT|UPDATE|DELETE)\b|\bsetval\(|\bidem\.idem_\w+\(/x;
 
 sub share_out
 {
-	my ($script, $own, $caller, $writer) = @_;
+	my ($script, $api, $caller, $writer) = @_;
 	my $shared = '';
 	my $role_is_set = 0;
 
@@ -129,8 +129,7 @@ sub share_out
 	{
 		my ($space) = /($SPACE)/;
 		my $statement = substr $_, length $space;
-		my $calls = $statement =~ /\bidem\.idem_\w+\(/ && $statement !~ $own;
-		my $who = !$calls && $statement =~ /$WRITES|$own/ ? $writer : $caller;
+		my $who = $statement !~ /\bidem\.$api\(/ && $statement =~ $WRITES ? $writer : $caller;
 		my $stays = $role_is_set || $statement =~ /^\\/ || $statement =~ $TRANSACTION || $statement eq '';
 
 		$shared .= $space . ($stays ? '' : "SET ROLE $who; -- switch\n") . $statement;
@@ -158,7 +157,6 @@ sub normal
 # run_suite_from(NODE, OPTIONS): every script in a database of its own.
 #   path      the search_path
 #   template  sub: script name -> the database to copy, by default home
-#   without   the names of scripts to leave out, as keys
 #   role      sub: script name -> login role (none: the superuser), and the role
 #             that calls the API, where the first is to write only (see share_out)
 #   before    statements that the session runs first, unseen
@@ -167,10 +165,7 @@ sub run_suite_from
 {
 	my ($node, %option) = @_;
 	my @names = names_of_extension($node);
-	my $own = join '|', split /\n/, $node->safe_psql('home', <<'SQL');
-SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'idem'::regnamespace AND proname NOT IN (SELECT function_name FROM idem.idem_capability)
-SQL
-	$own = qr/\bidem\.(?:$own)\(/;
+	my $api = join '|', split /\n/, $node->safe_psql('home', 'SELECT DISTINCT function_name FROM idem.idem_capability');
 	my @scripts = split ' ', $ENV{IDEM_REGRESS} || '';
 
 	@scripts = map { m{([^/]+)\.sql$} } glob 'test/sql/*.sql' unless @scripts;
@@ -178,11 +173,10 @@ SQL
 	foreach my $script (@scripts)
 	{
 		my $text = read_file("test/sql/$script.sql");
-		next if $option{without} && $option{without}{$script};
 		my ($role, $caller) = $option{role} ? $option{role}->($script) : ();
 		my $template = $option{template} ? $option{template}->($script) : 'home';
 		$text = qualify($text, @names);
-		$text = share_out($text, $own, $caller, $role) if $caller;
+		$text = share_out($text, qr/(?:$api)/, $caller, $role) if $caller;
 		$node->safe_psql('postgres', "CREATE DATABASE suite TEMPLATE $template");
 		my $output = run_script($node, \%option, $role, $text);
 		compare($script . ($caller ? " as $caller, with $role" : $role ? " as $role" : ''), $script, $output);

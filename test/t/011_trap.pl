@@ -21,7 +21,8 @@ my $owner = $node->safe_psql('postgres', 'SELECT current_user');
 
 # Scripts that do what takes a superuser: load rows as a restore does, make
 # roles, triggers and indexes, change settings.  mighty does that for mallory,
-# who makes every call of the API.
+# who makes every call of the API.  (A new script that fails for want of rights
+# belongs here.)
 my %helped = map { $_ => 1 } qw(errors machine outbox key order payment_life receipt lease verify);
 
 # In these a superuser is the subject: who gives rights to roles, who drops the
