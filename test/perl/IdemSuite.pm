@@ -117,7 +117,7 @@ my $SWITCH = qr/^SET ROLE \w+; -- switch\n(?:(?:ERROR|LOCATION): .*\n)*/m;
 my $TRANSACTION = qr/\A(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/;
 my $WRITES = qr/\A(?:INSERT|UPDATE|DELETE|TRUNCATE|MERGE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|DO)\b
 	|\A(?:SET|RESET)\ (?:LOCAL\ )?(?:ROLE\b|session_replication_role\b|idem\.)
-	|\AWITH\ [^;]*\b(?:INSERT|UPDATE|DELETE)\b|\bsetval\(|\bidem\.idem_\w+\(/x;
+	|\AWITH\ [^;]*\b(?:INSERT|UPDATE|DELETE)\b|\bsetval\(|\bidem\.idem_\w+\(|\\gexec\b/x;
 
 sub share_out
 {
