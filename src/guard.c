@@ -56,31 +56,10 @@ static IdemLog history = {
 
 /* ---------- messages ---------- */
 
-/* The row in words: (tenant_id, payment_no) = (t, p) */
 static char *
 describe_row(Check *check, TupleTableSlot *row)
 {
-	Attachment *attachment = check->attachment;
-	StringInfoData names;
-	StringInfoData values;
-	List	   *columns = list_copy(attachment->key);
-	ListCell   *cell;
-
-	initStringInfo(&names);
-	initStringInfo(&values);
-	if (attachment->tenant.attnum != 0)
-		columns = lcons(&attachment->tenant, columns);
-	foreach(cell, columns)
-	{
-		AttachedColumn *column = lfirst(cell);
-		NullableDatum value = attached_text(column, row);
-		const char *comma = names.len > 0 ? ", " : "";
-
-		appendStringInfo(&names, "%s%s", comma, column->name);
-		appendStringInfo(&values, "%s%s", comma,
-						 value.isnull ? "null" : TextDatumGetCString(value.value));
-	}
-	return psprintf("(%s) = (%s)", names.data, values.data);
+	return attached_words(check->attachment, row);
 }
 
 /* What an UPDATE did to a column against its rule */

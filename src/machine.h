@@ -15,6 +15,8 @@ typedef struct MachineState
 	const char *name;
 	int			len;
 	bool		initial;
+	bool		final;
+	bool		active;
 	List	   *moves;			/* of MachineMove: where one may go from here */
 } MachineState;
 
@@ -22,12 +24,16 @@ typedef struct MachineMove
 {
 	const MachineState *to;
 	const char *event;
+	bool		fact;
+	const char *guard;			/* schema.function, quoted; NULL: none */
 } MachineMove;
 
 typedef struct Machine
 {
 	const char *name;
 	bool		builtin;
+	const char *defined_by;		/* the role its guards run as; NULL: nobody */
+	int			version;
 	List	   *states;			/* of MachineState */
 } Machine;
 
@@ -49,6 +55,14 @@ extern const MachineState *machine_state(const Machine *machine, const char *nam
 
 /* The move between two states, NULL if it is not legal */
 extern const MachineMove *machine_move(const MachineState *from, const MachineState *to);
+
+/*
+ * Hold a machine's rules until the transaction ends: shared by who attaches a
+ * table to them, exclusively by who changes them.  Rules that are looked up
+ * afterwards are what they will be at commit.  false: the call's wait is over.
+ * To be called before any table is locked.
+ */
+extern bool machine_hold(IdemCall *call, Datum name, LOCKMODE mode);
 
 /* For messages: the states one may go to, and those a row may be born in */
 extern char *machine_targets(const MachineState *from);

@@ -9,10 +9,13 @@
 CREATE TABLE @extschema@.idem_machine (
 	name text COLLATE "C" NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
 	builtin boolean NOT NULL DEFAULT false,
+	defined_by name,
+	version integer NOT NULL DEFAULT 1,
+	definition jsonb,
 	PRIMARY KEY (name)
 );
 COMMENT ON TABLE @extschema@.idem_machine IS
-'State machines by name. Built-in ones belong to the extension and are closed (ID007).';
+'State machines by name, written by idem_define_machine. Built-in ones belong to the extension and are closed (ID007). defined_by is the role that defined the machine, as whom its guards run; it stands by name, so that a dropped role''s rights pass to nobody by number. version grows with every change.';
 
 CREATE TABLE @extschema@.idem_machine_state (
 	machine text COLLATE "C" NOT NULL,
@@ -31,10 +34,11 @@ CREATE TABLE @extschema@.idem_machine_move (
 	to_state text COLLATE "C" NOT NULL,
 	event text COLLATE "C" NOT NULL CHECK (octet_length(event) BETWEEN 1 AND 255),
 	fact boolean NOT NULL DEFAULT false,
+	guard text COLLATE "C",
 	PRIMARY KEY (machine, from_state, to_state)
 );
 COMMENT ON TABLE @extschema@.idem_machine_move IS
-'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says.';
+'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says. guard: the function schema.name(old jsonb, new jsonb) that must return true for the row to make the move, quoted as in SQL.';
 
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
 	('order', true), ('payment', true), ('refund', true), ('anomaly', true);
