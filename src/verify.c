@@ -362,6 +362,7 @@ static const Invariant invariants[] = {
 		" ('idem_machine', 'zz_idem_rules'), ('idem_machine', 'zz_idem_truncate'),"
 		" ('idem_machine_state', 'zz_idem_rules'), ('idem_machine_state', 'zz_idem_truncate'),"
 		" ('idem_machine_move', 'zz_idem_rules'), ('idem_machine_move', 'zz_idem_truncate'),"
+		" ('idem_machine_version', 'zz_idem_guard'), ('idem_machine_version', 'zz_idem_truncate'),"
 		" ('idem_access', 'idem_access_changed'), ('idem_access', 'idem_access_emptied'),"
 		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied'),"
 		" ('idem_token_secret', 'idem_secret_changed'), ('idem_token_secret', 'idem_secret_emptied')) w (tab, trigger)"

@@ -40,6 +40,17 @@ CREATE TABLE @extschema@.idem_machine_move (
 COMMENT ON TABLE @extschema@.idem_machine_move IS
 'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says. guard: the function schema.name(old jsonb, new jsonb) that must return true for the row to make the move, quoted as in SQL.';
 
+CREATE TABLE @extschema@.idem_machine_version (
+	name @extschema@.idem_key_text NOT NULL,
+	version integer NOT NULL,
+	definition jsonb NOT NULL,
+	defined_by name NOT NULL,
+	at timestamptz NOT NULL,
+	PRIMARY KEY (name, version)
+);
+COMMENT ON TABLE @extschema@.idem_machine_version IS
+'Every definition that a machine has had, append-only, so that a move can be judged by the rules of its time: a version holds from at until the next one''s. Built-in machines have none.';
+
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
 	('order', true), ('payment', true), ('refund', true), ('anomaly', true);
 
