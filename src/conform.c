@@ -22,6 +22,7 @@
 #include "access/heapam.h"
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
+#include "catalog/namespace.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
@@ -151,6 +152,7 @@ add_up(Conformity *check)
 {
 	Misfits    *misfits = check->misfits;
 	Relation	table = check->table;
+	char	   *schema = NULL;
 
 	if (check->rows == 0)
 		return;
@@ -158,9 +160,11 @@ add_up(Conformity *check)
 	misfits->tables++;
 	if (misfits->tables > TABLES_NAMED)
 		return;
+	/* several may bear the same name: say which, unless the caller knows */
+	if (!RelationIsVisible(RelationGetRelid(table)))
+		schema = get_namespace_name(RelationGetNamespace(table));
 	appendStringInfo(&misfits->words, "%sTable %s: %s", misfits->tables > 1 ? "\n" : "",
-					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table)),
-												RelationGetRelationName(table)),
+					 quote_qualified_identifier(schema, RelationGetRelationName(table)),
 					 check->examples.data);
 	if (check->rows > ROWS_NAMED)
 		appendStringInfo(&misfits->words, " and " INT64_FORMAT " more", check->rows - ROWS_NAMED);
@@ -205,11 +209,11 @@ conform_demand(const Misfits *misfits, const char *machine_name)
 	if (misfits->rows == 0)
 		return;
 	if (misfits->tables > TABLES_NAMED)
-		others = psprintf("\n%d more tables hold such rows.", misfits->tables - TABLES_NAMED);
+		others = psprintf("\nTables not shown: %d.", misfits->tables - TABLES_NAMED);
 	ereport(ERROR,
 			(errcode(ERRCODE_CHECK_VIOLATION),
-			 errmsg_plural("%lld row is in no state of machine \"%s\"",
-						   "%lld rows are in no state of machine \"%s\"",
+			 errmsg_plural("%lld row would be in no state of machine \"%s\"",
+						   "%lld rows would be in no state of machine \"%s\"",
 						   (unsigned long) misfits->rows,
 						   (long long) misfits->rows, machine_name),
 			 errdetail("%s%s", misfits->words.data, others),

@@ -100,7 +100,7 @@ typedef struct Redefinition
 
 /* ---------- locks on tables ---------- */
 
-/* Lock each table, until the transaction ends; 55P03 when the call's time is over */
+/* Lock each table until the transaction ends; 55P03 when the call's time is over */
 static void
 lock_each(IdemCall *call, List *tables, LOCKMODE mode)
 {
@@ -151,7 +151,8 @@ lock_tables(IdemCall *call, List *tables, LOCKMODE mode)
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
 			ReThrowError(error);
 		FreeErrorData(error);
 		locked = false;
@@ -472,10 +473,16 @@ idem_define_machine(PG_FUNCTION_ARGS)
 		return idem_leave(call, "in_progress");
 	compare_rules(&redefinition);
 	if (redefinition.change == RULES_SAME)
+	{
+		machine_let_go(call, redefinition.name, ExclusiveLock);
 		return leave_unchanged(&redefinition);
+	}
 	check_active_keys(&redefinition);
 	if (redefinition.change > RULES_WIDER && !make_way(&redefinition))
+	{
+		machine_let_go(call, redefinition.name, ExclusiveLock);
 		return idem_leave(call, "in_progress");
+	}
 
 	idem_put(call, DEFINE_VERSION, write_rules(&redefinition));
 	return leave(&redefinition, redefinition.current == NULL ? "created" : "updated");

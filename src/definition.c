@@ -89,7 +89,8 @@ typedef struct Reading
 
 typedef struct MoveReading
 {
-	char	   *place;			/* Move 2 */
+	int			n;				/* from 1 */
+	char	   *place;			/* Move 1 */
 	const char *event;
 	const char *from;
 	const char *to;
@@ -248,6 +249,7 @@ read_move(const Reading *reading, const JsonbValue *value, int n)
 	MoveReading *move = palloc0(sizeof(MoveReading));
 	const char *names[MOVE_FIELDS] = {NULL};
 
+	move->n = n;
 	move->place = psprintf("Move %d", n);
 	if (value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
 		bad_definition(reading, psprintf("%s must be an object.", move->place), NULL);
@@ -258,7 +260,7 @@ read_move(const Reading *reading, const JsonbValue *value, int n)
 	{
 		if (fields[i].given && fields[i].kind == A_NAME)
 			names[i] = read_name(reading, &fields[i].value,
-								 psprintf("\"%s\" of %s", fields[i].name, move->place));
+								 psprintf("\"%s\" of move %d", fields[i].name, n));
 	}
 	move->event = names[FIELD_EVENT];
 	move->from = names[FIELD_FROM];
@@ -428,21 +430,21 @@ check_guard(const Reading *reading, const MoveReading *move)
 	Oid			function;
 
 	if (!SplitIdentifierString(pstrdup(move->guard), '.', &names) || list_length(names) != 2)
-		bad_definition(reading, psprintf("The guard of %s must be named \"schema.function\".",
-										 move->place), NULL);
+		bad_definition(reading, psprintf("The guard of move %d must be named \"schema.function\".",
+										 move->n), NULL);
 	schema = linitial(names);
 	name = lsecond(names);
 	function = find_guard(schema, name);
 	if (!OidIsValid(function))
-		bad_definition(reading, psprintf("The guard of %s is no function: there is no %s(jsonb, jsonb) that returns boolean.",
-										 move->place, quote_qualified_identifier(schema, name)), NULL);
+		bad_definition(reading, psprintf("The guard of move %d is no function: there is no %s(jsonb, jsonb) that returns boolean.",
+										 move->n, quote_qualified_identifier(schema, name)), NULL);
 	if (idem_schema_aclcheck(get_namespace_oid(schema, false), caller, ACL_USAGE) != ACLCHECK_OK ||
 		idem_function_aclcheck(function, caller, ACL_EXECUTE) != ACLCHECK_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for function %s", quote_qualified_identifier(schema, name)),
-				 errdetail("The guard of %s will run as the role that defines the machine, which lacks EXECUTE.",
-						   move->place)));
+				 errdetail("The guard of move %d will run as the role that defines the machine, which lacks EXECUTE.",
+						   move->n)));
 	return quote_qualified_identifier(schema, name);
 }
 

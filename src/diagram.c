@@ -54,15 +54,17 @@ is_plain(const char *name)
 	return true;
 }
 
-/* Append words that mean nothing but themselves */
+/* Append words that mean nothing but themselves; blanks at the ends would be cut off */
 static void
 append_words(StringInfo text, const char *words)
 {
 	for (const char *c = words; *c != '\0'; c++)
 	{
+		bool		at_end = c == words || c[1] == '\0';
+
 		if (IS_HIGHBIT_SET(*c) ||
 			(*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-			strchr(" _-.,()", *c) != NULL)
+			strchr("_-.,()", *c) != NULL || (*c == ' ' && !at_end))
 			appendStringInfoChar(text, *c);
 		else
 			appendStringInfo(text, "#%d;", *c);
@@ -234,6 +236,7 @@ draw(const Machine *machine)
 			appendStringInfo(text, "    %s --> [*]\n", drawn->id);
 	}
 	draw_active(&diagram);
+	text->data[--text->len] = '\0';
 	return text->data;
 }
 

@@ -390,6 +390,13 @@ machine_hold(IdemCall *call, Datum name, LOCKMODE mode)
 	return true;
 }
 
+/* Give back what was held for nothing */
+void
+machine_let_go(IdemCall *call, Datum name, LOCKMODE mode)
+{
+	idem_let_name_go(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode);
+}
+
 
 /* ---------- words for messages ---------- */
 

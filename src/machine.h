@@ -67,6 +67,7 @@ extern const MachineMove *machine_move(const MachineState *from, const MachineSt
  * To be called before any table is locked.
  */
 extern bool machine_hold(IdemCall *call, Datum name, LOCKMODE mode);
+extern void machine_let_go(IdemCall *call, Datum name, LOCKMODE mode);
 
 /* For messages: the states one may go to, and those a row may be born in */
 extern char *machine_targets(const MachineState *from);

@@ -144,11 +144,13 @@ CREATE TABLE @extschema@.idem_history (
 	session_role text NOT NULL,
 	reason text,
 	event_id uuid,
-	at timestamptz NOT NULL
+	at timestamptz NOT NULL,
+	machine text COLLATE "C",
+	machine_version integer
 );
 CREATE INDEX idem_history_key ON @extschema@.idem_history (tenant_id, entity, key);
 COMMENT ON TABLE @extschema@.idem_history IS
-'Every move of every guarded row, append-only. from_state is NULL at birth; version is the row''s after the move; event_id is the move''s row in idem_outbox; actor is idem.actor, session_role the login role.';
+'Every move of every guarded row, append-only. from_state is NULL at birth; version is the row''s after the move; event_id is the move''s row in idem_outbox; actor is idem.actor, session_role the login role; machine and machine_version are the rules by which the move was judged, NULL for a built-in machine.';
 
 CREATE FUNCTION @extschema@.idem_guard_rules() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'idem_guard_rules';
