@@ -229,7 +229,13 @@ ROLLBACK TO fault;
 UPDATE idem_machine_move SET event = 'less' WHERE machine = 'errand';
 SELECT * FROM idem_verify();
 ROLLBACK TO fault;
-UPDATE idem_machine_state SET initial = true WHERE machine = 'errand';
+UPDATE idem_machine_move SET guard = 'public.may' WHERE machine = 'errand';
+SELECT * FROM idem_verify();
+ROLLBACK TO fault;
+INSERT INTO idem_machine_move VALUES ('one', 'only', 'only', 'more');
+SELECT * FROM idem_verify();
+ROLLBACK TO fault;
+UPDATE idem_machine_state SET active = true WHERE machine IN ('errand', 'one');
 SELECT * FROM idem_verify();
 ROLLBACK TO fault;
 UPDATE idem_machine SET version = 1 WHERE name = 'errand';
@@ -240,8 +246,9 @@ ROLLBACK TO fault;
 INSERT INTO idem_machine VALUES ('manual');
 INSERT INTO idem_machine_state VALUES ('manual', 'new', true);
 SELECT * FROM idem_verify();
+SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "final": null, "moves": []}');
 SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "moves": []}');
-SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "moves": []}');
+SELECT * FROM idem_verify();
 
 -- A version never comes again, even if the machine does.
 DELETE FROM idem_machine_state WHERE machine = 'manual';
