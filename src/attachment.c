@@ -225,9 +225,12 @@ guard_is_last(const TriggerData *data)
 		last->tgnattr == 0 && last->tgqual == NULL;
 }
 
-/* Read what the arguments of a trigger say, into the current memory context */
-static Attachment *
-read_attachment(const TriggerData *data, const IdemHouse *house)
+/*
+ * Read what the arguments of a trigger say, into the current memory context.
+ * Of data only the table and the trigger are needed.
+ */
+Attachment *
+attachment_read(const TriggerData *data, const IdemHouse *house)
 {
 	Attachment *attachment = palloc0(sizeof(Attachment));
 	const Trigger *trigger = data->tg_trigger;
@@ -308,7 +311,7 @@ load_attachment(FunctionCallInfo fcinfo)
 	context = AllocSetContextCreate(CurrentMemoryContext, "idem attachment",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
-	attachment = read_attachment(data, idem_house(fcinfo->flinfo->fn_oid));
+	attachment = attachment_read(data, idem_house(fcinfo->flinfo->fn_oid));
 	MemoryContextSwitchTo(old);
 
 	entry = hash_search(attachments, &data->tg_trigger->tgoid, HASH_ENTER, NULL);
@@ -443,6 +446,31 @@ attached_version(Attachment *attachment, TupleTableSlot *row)
 	Datum		version = slot_getattr(row, attachment->version.attnum, &isnull);
 
 	return isnull ? 0 : DatumGetInt32(version);
+}
+
+char *
+attached_words(Attachment *attachment, TupleTableSlot *row)
+{
+	StringInfoData names;
+	StringInfoData values;
+	List	   *columns = list_copy(attachment->key);
+	ListCell   *cell;
+
+	initStringInfo(&names);
+	initStringInfo(&values);
+	if (attachment->tenant.attnum != 0)
+		columns = lcons(&attachment->tenant, columns);
+	foreach(cell, columns)
+	{
+		AttachedColumn *column = lfirst(cell);
+		NullableDatum value = attached_text(column, row);
+		const char *comma = names.len > 0 ? ", " : "";
+
+		appendStringInfo(&names, "%s%s", comma, column->name);
+		appendStringInfo(&values, "%s%s", comma,
+						 value.isnull ? "null" : TextDatumGetCString(value.value));
+	}
+	return psprintf("(%s) = (%s)", names.data, values.data);
 }
 
 /*

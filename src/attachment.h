@@ -65,12 +65,16 @@ typedef struct Attachment
 } Attachment;
 
 extern Attachment *attachment_of(FunctionCallInfo fcinfo);
+extern Attachment *attachment_read(const TriggerData *data, const IdemHouse *house);
 extern const Machine *attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment);
 
 /* Values of a row as text; those without a value NULL */
 extern NullableDatum attached_text(AttachedColumn *column, TupleTableSlot *row);
 extern NullableDatum attached_key(Attachment *attachment, TupleTableSlot *row);
 extern int64 attached_version(Attachment *attachment, TupleTableSlot *row);
+
+/* A row in words, for messages: (tenant_id, payment_no) = (t, p) */
+extern char *attached_words(Attachment *attachment, TupleTableSlot *row);
 
 extern void idem_init_attachment(void);
 

@@ -45,42 +45,22 @@ typedef struct Check
 } Check;
 
 static IdemLog history = {
-	"idem_history", 12,
+	"idem_history", 14,
 	IDEM_QUERY("INSERT INTO @schema@.idem_history (tenant_id, entity, key, version, from_state,"
-			   " to_state, event, actor, session_role, reason, event_id, at)"
-			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+			   " to_state, event, actor, session_role, reason, event_id, at, machine, machine_version)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 			   TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID,
-			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID)
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID,
+			   TEXTOID, INT4OID)
 };
 
 
 /* ---------- messages ---------- */
 
-/* The row in words: (tenant_id, payment_no) = (t, p) */
 static char *
 describe_row(Check *check, TupleTableSlot *row)
 {
-	Attachment *attachment = check->attachment;
-	StringInfoData names;
-	StringInfoData values;
-	List	   *columns = list_copy(attachment->key);
-	ListCell   *cell;
-
-	initStringInfo(&names);
-	initStringInfo(&values);
-	if (attachment->tenant.attnum != 0)
-		columns = lcons(&attachment->tenant, columns);
-	foreach(cell, columns)
-	{
-		AttachedColumn *column = lfirst(cell);
-		NullableDatum value = attached_text(column, row);
-		const char *comma = names.len > 0 ? ", " : "";
-
-		appendStringInfo(&names, "%s%s", comma, column->name);
-		appendStringInfo(&values, "%s%s", comma,
-						 value.isnull ? "null" : TextDatumGetCString(value.value));
-	}
-	return psprintf("(%s) = (%s)", names.data, values.data);
+	return attached_words(check->attachment, row);
 }
 
 /* What an UPDATE did to a column against its rule */
@@ -455,6 +435,7 @@ optional_text(const char *text)
 static void
 write_history(Check *check, const Move *move, NullableDatum event_id)
 {
+	const Machine *machine = check->attachment->machine;
 	NullableDatum row[] = {
 		move->tenant_id,
 		IDEM_TEXT(check->attachment->entity),
@@ -467,7 +448,9 @@ write_history(Check *check, const Move *move, NullableDatum event_id)
 		IDEM_TEXT(GetUserNameFromId(GetSessionUserId(), false)),
 		optional_text(idem_current_reason()),
 		event_id,
-		IDEM_VALUE(TimestampTzGetDatum(move->at))
+		IDEM_VALUE(TimestampTzGetDatum(move->at)),
+		machine->builtin ? IDEM_NULL : IDEM_TEXT(machine->name),
+		machine->builtin ? IDEM_NULL : IDEM_VALUE(Int32GetDatum(machine->version))
 	};
 
 	idem_append(check->fcinfo, &history, row);

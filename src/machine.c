@@ -23,6 +23,7 @@
  *-------------------------------------------------------------------------
  */
 #include "attachment.h"
+#include "look.h"
 #include "machine.h"
 
 #include "access/genam.h"
@@ -33,7 +34,6 @@
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -54,17 +54,17 @@ static const char *const rule_table_names[RULE_TABLES] = {
 /* Their columns, as far as they are read */
 enum
 {
-	MACHINE_NAME, MACHINE_BUILTIN,
+	MACHINE_NAME, MACHINE_BUILTIN, MACHINE_DEFINED_BY, MACHINE_VERSION,
 	MACHINE_NATTS
 };
 enum
 {
-	STATE_MACHINE, STATE_NAME, STATE_INITIAL,
+	STATE_MACHINE, STATE_NAME, STATE_INITIAL, STATE_FINAL, STATE_ACTIVE,
 	STATE_NATTS
 };
 enum
 {
-	MOVE_MACHINE, MOVE_FROM, MOVE_TO, MOVE_EVENT,
+	MOVE_MACHINE, MOVE_FROM, MOVE_TO, MOVE_EVENT, MOVE_FACT, MOVE_GUARD,
 	MOVE_NATTS
 };
 
@@ -87,7 +87,7 @@ static HTAB *rules_of_houses = NULL;
 
 /* ---------- reading ---------- */
 
-typedef void (*RowReader) (List **machines, const Datum *row);
+typedef void (*RowReader) (List **machines, const NullableDatum *row);
 
 static Machine *
 find_in_list(List *machines, const char *name)
@@ -105,27 +105,32 @@ find_in_list(List *machines, const char *name)
 }
 
 static void
-read_machine(List **machines, const Datum *row)
+read_machine(List **machines, const NullableDatum *row)
 {
 	Machine    *machine = palloc0(sizeof(Machine));
 
-	machine->name = TextDatumGetCString(row[MACHINE_NAME]);
-	machine->builtin = DatumGetBool(row[MACHINE_BUILTIN]);
+	machine->name = TextDatumGetCString(row[MACHINE_NAME].value);
+	machine->builtin = DatumGetBool(row[MACHINE_BUILTIN].value);
+	if (!row[MACHINE_DEFINED_BY].isnull)
+		machine->defined_by = pstrdup(NameStr(*DatumGetName(row[MACHINE_DEFINED_BY].value)));
+	machine->version = DatumGetInt32(row[MACHINE_VERSION].value);
 	*machines = lappend(*machines, machine);
 }
 
 static void
-read_state(List **machines, const Datum *row)
+read_state(List **machines, const NullableDatum *row)
 {
-	Machine    *machine = find_in_list(*machines, TextDatumGetCString(row[STATE_MACHINE]));
+	Machine    *machine = find_in_list(*machines, TextDatumGetCString(row[STATE_MACHINE].value));
 	MachineState *state;
 
 	if (machine == NULL)
 		return;
 	state = palloc0(sizeof(MachineState));
-	state->name = TextDatumGetCString(row[STATE_NAME]);
+	state->name = TextDatumGetCString(row[STATE_NAME].value);
 	state->len = strlen(state->name);
-	state->initial = DatumGetBool(row[STATE_INITIAL]);
+	state->initial = DatumGetBool(row[STATE_INITIAL].value);
+	state->final = DatumGetBool(row[STATE_FINAL].value);
+	state->active = DatumGetBool(row[STATE_ACTIVE].value);
 	machine->states = lappend(machine->states, state);
 }
 
@@ -139,33 +144,37 @@ named_state(const Machine *machine, Datum name)
 }
 
 static void
-read_move(List **machines, const Datum *row)
+read_move(List **machines, const NullableDatum *row)
 {
-	Machine    *machine = find_in_list(*machines, TextDatumGetCString(row[MOVE_MACHINE]));
+	Machine    *machine = find_in_list(*machines, TextDatumGetCString(row[MOVE_MACHINE].value));
 	MachineState *from;
 	MachineState *to;
 	MachineMove *move;
 
 	if (machine == NULL)
 		return;
-	from = named_state(machine, row[MOVE_FROM]);
-	to = named_state(machine, row[MOVE_TO]);
+	from = named_state(machine, row[MOVE_FROM].value);
+	to = named_state(machine, row[MOVE_TO].value);
 	if (from == NULL || to == NULL)
 		return;
-	move = palloc(sizeof(MachineMove));
+	move = palloc0(sizeof(MachineMove));
 	move->to = to;
-	move->event = TextDatumGetCString(row[MOVE_EVENT]);
+	move->event = TextDatumGetCString(row[MOVE_EVENT].value);
+	move->fact = DatumGetBool(row[MOVE_FACT].value);
+	if (!row[MOVE_GUARD].isnull)
+		move->guard = TextDatumGetCString(row[MOVE_GUARD].value);
 	from->moves = lappend(from->moves, move);
 }
 
 static const struct
 {
 	int			natts;
+	int			optional;		/* the column that may be NULL; -1: none */
 	RowReader	reader;
 }			rule_rows[RULE_TABLES] = {
-	{MACHINE_NATTS, read_machine},
-	{STATE_NATTS, read_state},
-	{MOVE_NATTS, read_move}
+	{MACHINE_NATTS, MACHINE_DEFINED_BY, read_machine},
+	{STATE_NATTS, -1, read_state},
+	{MOVE_NATTS, MOVE_GUARD, read_move}
 };
 
 /* Read one of the tables, past the planner and whatever the settings say */
@@ -179,14 +188,12 @@ read_rule_table(Oid table_oid, int which, Snapshot snapshot, List **machines)
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		Datum		row[RULE_COLUMNS];
+		NullableDatum row[RULE_COLUMNS];
 
 		for (int i = 0; i < rule_rows[which].natts; i++)
 		{
-			bool		isnull;
-
-			row[i] = heap_getattr(tuple, i + 1, desc, &isnull);
-			if (isnull)
+			row[i].value = heap_getattr(tuple, i + 1, desc, &row[i].isnull);
+			if (row[i].isnull && i != rule_rows[which].optional)
 				elog(ERROR, "unexpected null in table \"%s\"", rule_table_names[which]);
 		}
 		rule_rows[which].reader(machines, row);
@@ -312,13 +319,28 @@ load_rules(const IdemHouse *house)
 	return rules;
 }
 
-const Machine *
-machine_find(const IdemHouse *house, const char *name, uint64 *epoch)
+/* The rules of a house, as good as new */
+static const Rules *
+current_rules(const IdemHouse *house)
 {
 	Rules	   *rules = hash_search(rules_of_houses, &house->nspoid, HASH_FIND, NULL);
 
 	if (rules == NULL || rules->epoch != machine_epoch)
 		rules = load_rules(house);
+	return rules;
+}
+
+List *
+machine_all(const IdemHouse *house)
+{
+	return current_rules(house)->machines;
+}
+
+const Machine *
+machine_find(const IdemHouse *house, const char *name, uint64 *epoch)
+{
+	const Rules *rules = current_rules(house);
+
 	*epoch = rules->epoch;
 	return find_in_list(rules->machines, name);
 }
@@ -353,11 +375,34 @@ machine_move(const MachineState *from, const MachineState *to)
 	return NULL;
 }
 
+bool
+machine_hold(IdemCall *call, Datum name, LOCKMODE mode)
+{
+	int			pause_ms = 1;
+
+	while (!idem_hold_name(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode, false))
+	{
+		if (!idem_pause(call, &pause_ms))
+			return false;
+	}
+	/* who held them before has committed: hear of it */
+	AcceptInvalidationMessages();
+	return true;
+}
+
+/* Give back what was held for nothing */
+void
+machine_let_go(IdemCall *call, Datum name, LOCKMODE mode)
+{
+	idem_let_name_go(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode);
+}
+
 
 /* ---------- words for messages ---------- */
 
-static void
-append_quoted(StringInfo list, const char *name)
+/* Append a name to a list of names */
+void
+machine_quote(StringInfo list, const char *name)
 {
 	appendStringInfo(list, list->len == 0 ? "\"%s\"" : ", \"%s\"", name);
 }
@@ -370,7 +415,7 @@ machine_targets(const MachineState *from)
 
 	initStringInfo(&list);
 	foreach(cell, from->moves)
-		append_quoted(&list, ((MachineMove *) lfirst(cell))->to->name);
+		machine_quote(&list, ((MachineMove *) lfirst(cell))->to->name);
 	return list.data;
 }
 
@@ -386,7 +431,7 @@ machine_births(const Machine *machine)
 		const MachineState *state = lfirst(cell);
 
 		if (state->initial)
-			append_quoted(&list, state->name);
+			machine_quote(&list, state->name);
 	}
 	return list.data;
 }
