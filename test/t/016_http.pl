@@ -174,7 +174,7 @@ is(sql('SELECT count(*) FROM idem_request'), '0', 'and nothing is left of them')
 
 my $first = post('/orders', '"tea-1"', $tea);
 is($first->{status}, 201, 'an order is made');
-is($first->{headers}{location}, '/orders/tea', 'with a header that matters');
+like($first->{headers}{location}, qr{/orders/tea\z}, 'with a header that matters');
 is($first->{headers}{'idempotent-replayed'}, undef, 'for the first time');
 is_replay(post('/orders', '"tea-1"', $tea), $first, 'the same again');
 is_replay(post('/orders', 'tea-1', $tea), $first, 'the key without quotes');
