@@ -97,7 +97,7 @@ def problem_of(error):
 
 # ---------- what was asked for ----------
 
-# A String of RFC 8941; and the unquoted tokens that most clients send
+# A String of RFC 9651; and the unquoted tokens that most clients send
 QUOTED_KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 BARE_KEY = re.compile(r'[0-9A-Za-z._~:+/=-]+')
 
@@ -121,7 +121,7 @@ def json_body():
     if (request.content_length or 0) > (request.max_content_length or float('inf')):
         raise Problem(413, 'The body is too large')
     try:
-        text = request.get_data().decode('utf-8')
+        text = request.get_data().decode('utf-8') or 'null'
         return text, json.loads(text)
     except (ValueError, RecursionError):
         raise Problem(400, 'The body is not JSON') from None
