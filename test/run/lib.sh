@@ -54,6 +54,8 @@ find_server() {
 
 have() { [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null; }
 have_perl_module() { have perl && perl "-M$1" -e 1 2>/dev/null; }
+# the distribution's Python, whatever else is on the PATH: packages are for that one
+have_python_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" 2>/dev/null; }
 have_compiler() { have gcc && echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1; }
 
 # prepare_machine [tap]: installs what is missing for building and running, and
@@ -66,6 +68,8 @@ prepare_machine() {
 		have prove || missing+=(perl)
 		have_perl_module IPC::Run || missing+=(libipc-run-perl)
 		have pgbouncer || missing+=(pgbouncer)
+		have_python_module flask || missing+=(python3-flask)
+		have_python_module psycopg2 || missing+=(python3-psycopg2)
 	fi
 	find_server "$asked" || missing+=("$server_package")
 	if [ ${#missing[@]} -gt 0 ]; then
@@ -102,7 +106,7 @@ clean_up() {
 	cd /
 	if [ -n "$work" ]; then
 		# every server that still runs below $work goes at once: nothing is kept
-		for pid in $(servers pgbouncer.pid); do kill -KILL "$pid" 2>/dev/null || true; done
+		for pid in $(servers pgbouncer.pid) $(servers '*.server.pid'); do kill -KILL "$pid" 2>/dev/null || true; done
 		for pid in $(servers postmaster.pid); do
 			kill -QUIT "$pid" 2>/dev/null || continue
 			for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.1 || break; done
