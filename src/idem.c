@@ -6,6 +6,7 @@
 #include "access.h"
 #include "call.h"
 #include "idem.h"
+#include "log.h"
 #include "machine.h"
 #include "token.h"
 
@@ -56,5 +57,6 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_log();
 	idem_init_token();
 }

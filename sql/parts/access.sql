@@ -51,6 +51,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_resolve_request'),
 	('client', 'idem_issue_token'),
 	('client', 'idem_consume_token'),
+	('client', 'idem_publish'),
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
