@@ -26,6 +26,8 @@
  *-------------------------------------------------------------------------
  */
 #include "log.h"
+#include "ring.h"
+#include "wait.h"
 
 #include "access/transam.h"
 #include "access/xact.h"
@@ -77,14 +79,6 @@ static IdemQuery select_mark_at = IDEM_QUERY(
 	"SELECT seq, seen FROM @schema@.idem_outbox_mark"
 	" WHERE at <= $1 AND cluster = $2 ORDER BY seq DESC LIMIT 1",
 	TIMESTAMPTZOID, INT8OID);
-
-/* Columns of idem_outbox_ring */
-enum
-{
-	RING_RING = 1, RING_CURRENT, RING_SINCE, RING_NATTS = RING_SINCE
-};
-
-static const IdemIndex ring_by_name = {"idem_outbox_ring", "idem_outbox_ring_pkey", RING_NATTS};
 
 
 /* ---------- slots ---------- */
@@ -174,19 +168,12 @@ int
 log_current_slice(const IdemHouse *house)
 {
 	KnownRing  *ring = known_ring(house);
-	IdemCall	here = {0};
-	Datum		key;
-	IdemRow    *row;
 
 	if (ring->valid)
 		return ring->current;
 	ring->relid = get_relname_relid("idem_outbox_ring", house->nspoid);
 	ring->valid = true;			/* before the reading: what comes in meanwhile counts */
-	here.house = unconstify(IdemHouse *, house);
-	here.context = CurrentMemoryContext;
-	key = CStringGetTextDatum("log");
-	row = idem_look(&here, &ring_by_name, &key, 1, IDEM_SIGHT_BARE);
-	ring->current = row == NULL ? 0 : DatumGetInt16(IDEM_COLUMN(row, RING_CURRENT)) % LOG_SLICES;
+	ring->current = ring_current(house, "log", NULL) % LOG_SLICES;
 	return ring->current;
 }
 
@@ -350,14 +337,15 @@ log_last_seq(IdemCall *call)
 
 /* ---------- writing ---------- */
 
-/* Leave a mark: from here on, nothing that is committed is missed */
+/* Leave a mark.  The clock is read last: what it sees was committed by then. */
 static void
-leave_mark(FunctionCallInfo fcinfo, int64 seq, int slice, TimestampTz at)
+leave_mark(FunctionCallInfo fcinfo, int64 seq, int slice)
 {
+	Datum		seen = log_snapshot_write(current_snapshot());
 	NullableDatum row[] = {
 		IDEM_VALUE(Int64GetDatum(seq)),
-		IDEM_VALUE(log_snapshot_write(current_snapshot())),
-		IDEM_VALUE(TimestampTzGetDatum(at)),
+		IDEM_VALUE(seen),
+		IDEM_VALUE(TimestampTzGetDatum(GetCurrentTimestamp())),
 		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier())),
 		IDEM_VALUE(Int16GetDatum((int16) slice))
 	};
@@ -379,9 +367,9 @@ log_append(FunctionCallInfo fcinfo, NullableDatum *row)
 	row[EVENT_SLOT - 1] = IDEM_VALUE(Int16GetDatum((int16) slot));
 	row[EVENT_SLICE - 1] = IDEM_VALUE(Int16GetDatum((int16) slice));
 	idem_append_to(fcinfo, &outbox, log_slice_name(outbox.table, slice), row);
+	wait_note_event();
 	if (seq % EVENTS_A_MARK == 0)
-		leave_mark(fcinfo, seq, slice,
-				   DatumGetTimestampTz(row[EVENT_CREATED_AT - 1].value));
+		leave_mark(fcinfo, seq, slice);
 }
 
 /*

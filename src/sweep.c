@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 #include "call.h"
+#include "ring.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -93,5 +94,8 @@ idem_sweep(PG_FUNCTION_ARGS)
 		idem_put(call, SWEEP_COUNT, Int64GetDatum((int64) count));
 		idem_emit(call);
 	}
+	idem_put_text(call, SWEEP_WHAT, "outbox");
+	idem_put(call, SWEEP_COUNT, Int64GetDatum(ring_turn(call)));
+	idem_emit(call);
 	return idem_leave_rows(call);
 }

@@ -61,6 +61,15 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('cashier', 'idem_refund_receipt'),
 	('fulfil', 'idem_ship_order'),
 	('fulfil', 'idem_complete_order'),
+	('relay', 'idem_subscribe'),
+	('relay', 'idem_unsubscribe'),
+	('relay', 'idem_seek_subscription'),
+	('relay', 'idem_fetch_events'),
+	('relay', 'idem_ack_events'),
+	('relay', 'idem_retry_event'),
+	('relay', 'idem_redrive_event'),
+	('relay', 'idem_wait_events'),
+	('relay', 'idem_outbox_lags'),
 	('auditor', 'idem_get_payment'),
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
@@ -68,6 +77,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),
+	('operator', 'idem_outbox_lags'),
+	('auditor', 'idem_outbox_lags'),
 	('operator', 'idem_verify');
 
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES

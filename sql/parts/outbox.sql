@@ -63,13 +63,13 @@ COMMENT ON TABLE @extschema@.idem_outbox_mark_2 IS 'Marks in a slice of idem_out
 COMMENT ON TABLE @extschema@.idem_outbox_mark_3 IS 'Marks in a slice of idem_outbox.';
 
 CREATE TABLE @extschema@.idem_outbox_ring (
-	ring text COLLATE "C" NOT NULL CHECK (ring IN ('log', 'position')),
-	current smallint NOT NULL,
+	ring text COLLATE "C" NOT NULL,
+	place smallint NOT NULL,
 	since timestamptz NOT NULL,
-	PRIMARY KEY (ring)
+	PRIMARY KEY (ring, place)
 );
 COMMENT ON TABLE @extschema@.idem_outbox_ring IS
-'Where the rings of tables stand: the slice of idem_outbox that events go into, and the side of idem_position that positions go into. No row: the first.';
+'Where the rings of tables stand: since when what slice of idem_outbox (ring log) takes the events, and what side of idem_position (ring position) the positions. The latest is the current one; no row: 0.';
 
 CREATE FUNCTION @extschema@.idem_outbox_stamp() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'idem_outbox_stamp';
