@@ -71,6 +71,7 @@ typedef struct Fetch
 	int			left;			/* events that still fit */
 	int64		bytes_left;
 	bool		any_parked;
+	bool		passed;			/* the slot in hand had events that were parked */
 	LogPoint	now;			/* seen is NULL: not asked for yet */
 	List	   *handouts;		/* of Handout */
 } Fetch;
@@ -108,7 +109,7 @@ close_window(const Fetch *fetch, Position *position)
 }
 
 static List *
-deliveries_of(const Fetch *fetch, const Position *position, List *rows)
+deliveries_of(Fetch *fetch, const Position *position, List *rows)
 {
 	List	   *deliveries = NIL;
 	ListCell   *cell;
@@ -116,7 +117,8 @@ deliveries_of(const Fetch *fetch, const Position *position, List *rows)
 	foreach(cell, rows)
 		deliveries = lappend(deliveries, delivery_of_row(lfirst(cell), position->deliveries));
 	if (fetch->any_parked)
-		return parked_filter(fetch->call, fetch->subscription, position->slot, deliveries);
+		deliveries = parked_filter(fetch->call, fetch->subscription, position->slot, deliveries);
+	fetch->passed = fetch->passed || list_length(deliveries) < list_length(rows);
 	return deliveries;
 }
 
@@ -265,6 +267,7 @@ take_slot(Fetch *fetch, Position *position)
 	int64		before = reached(position) + position->lo.seq;
 	List	   *deliveries = NIL;
 
+	fetch->passed = false;
 	if (!position->batch.isnull)
 		deliveries = take_again(fetch, position, true);
 	if (deliveries == NIL)
@@ -277,7 +280,7 @@ take_slot(Fetch *fetch, Position *position)
 		deliveries = list_concat(deliveries, read_new(fetch, position, deliveries));
 	}
 
-	if (deliveries != NIL || reached(position) + position->lo.seq - before >= EVENTS_A_STEP)
+	if (deliveries != NIL || fetch->passed || reached(position) + position->lo.seq - before >= EVENTS_A_STEP)
 		add_handout(fetch, position, deliveries);
 }
 

@@ -61,15 +61,6 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('cashier', 'idem_refund_receipt'),
 	('fulfil', 'idem_ship_order'),
 	('fulfil', 'idem_complete_order'),
-	('relay', 'idem_subscribe'),
-	('relay', 'idem_unsubscribe'),
-	('relay', 'idem_seek_subscription'),
-	('relay', 'idem_fetch_events'),
-	('relay', 'idem_ack_events'),
-	('relay', 'idem_retry_event'),
-	('relay', 'idem_redrive_event'),
-	('relay', 'idem_wait_events'),
-	('relay', 'idem_outbox_lags'),
 	('auditor', 'idem_get_payment'),
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
@@ -79,7 +70,16 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('operator', 'idem_rotate_token_secret'),
 	('operator', 'idem_outbox_lags'),
 	('auditor', 'idem_outbox_lags'),
-	('operator', 'idem_verify');
+	('operator', 'idem_verify'),
+	('relay', 'idem_subscribe'),
+	('relay', 'idem_unsubscribe'),
+	('relay', 'idem_seek_subscription'),
+	('relay', 'idem_fetch_events'),
+	('relay', 'idem_ack_events'),
+	('relay', 'idem_retry_event'),
+	('relay', 'idem_redrive_event'),
+	('relay', 'idem_wait_events'),
+	('relay', 'idem_outbox_lags');
 
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES
 	('client', 'idem_next_no', true),
