@@ -18,6 +18,7 @@ int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
 int			idem_max_attempts = 10;
 int			idem_outbox_retention_s = 24 * 60 * 60;
+int			idem_inbox_retention_s = 30 * 24 * 60 * 60;
 bool		idem_allow_drop = false;
 char	   *idem_actor = NULL;
 
@@ -55,6 +56,11 @@ _PG_init(void)
 							"How long events are kept that all subscriptions have read.",
 							"The sweep empties slices of the log as a whole, so that some are kept half as long again.",
 							&idem_outbox_retention_s, 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.inbox_retention",
+							"How long a message that was accepted is remembered.",
+							"None is forgotten that is younger than the oldest parked or dead event.",
+							&idem_inbox_retention_s, 30 * 24 * 60 * 60, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",

@@ -136,3 +136,10 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_outbox_
 		'append_only=on');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_outbox_3
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What was seen stays seen, until it may be forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_inbox
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_inbox
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
