@@ -495,8 +495,8 @@ raise_fenced(int64 batch)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_FENCED),
-			 errmsg("batch " INT64_FORMAT " is no longer this worker's", batch),
-			 errdetail("Its lease was over and its events were handed out again, or the subscription was moved, or it was acknowledged long ago."),
+			 errmsg("the batch is no longer this worker's"),
+			 errdetail("The lease of batch " INT64_FORMAT " was over and its events were handed out again, or the subscription was moved, or it was acknowledged long ago.", batch),
 			 errhint("Roll back what was done with it, and fetch again.")));
 }
 

@@ -368,9 +368,12 @@ add_rows(Reader *reader, const LogLimits *limits, Candidate **candidates, int nc
 {
 	for (int i = 0; i < ncandidates; i++)
 	{
-		IdemRow    *row = fetch(reader, candidates[i]);
+		IdemRow    *row;
 
 		CHECK_FOR_INTERRUPTS();
+		if (list_length(batch->events) >= limits->events)
+			return false;
+		row = fetch(reader, candidates[i]);
 		if (row != NULL && is_wanted(reader->window, row))
 		{
 			int64		bytes = bring_in(row);
@@ -381,8 +384,6 @@ add_rows(Reader *reader, const LogLimits *limits, Candidate **candidates, int nc
 			batch->bytes += bytes;
 		}
 		batch->upto = candidates[i]->seq;
-		if (list_length(batch->events) >= limits->events)
-			return i + 1 < ncandidates ? false : true;
 	}
 	return true;
 }
