@@ -24,6 +24,7 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"
 #include "catalog/index.h"
@@ -43,19 +44,42 @@ typedef struct OpenLog
 
 /* ---------- may the row go straight in? ---------- */
 
-/* Does an INSERT do nothing to this table but store the row? */
+/* The trigger that gives foreign rows what ours have (log.c) */
 static bool
-table_is_plain(Relation table)
+is_stamp(const Trigger *trigger, const IdemHouse *house)
+{
+	char	   *name = get_func_name(trigger->tgfoid);
+
+	return name != NULL && strcmp(name, "idem_outbox_stamp") == 0 &&
+		get_func_namespace(trigger->tgfoid) == house->nspoid;
+}
+
+/* Does any other trigger fire on an INSERT? */
+static bool
+insert_fires(Relation table, const IdemHouse *house)
 {
 	TriggerDesc *triggers = table->trigdesc;
+
+	if (triggers == NULL)
+		return false;
+	for (int i = 0; i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (TRIGGER_FOR_INSERT(trigger->tgtype) && !is_stamp(trigger, house))
+			return true;
+	}
+	return false;
+}
+
+/* Does an INSERT do nothing to this table but store the row? */
+static bool
+table_is_plain(Relation table, const IdemHouse *house)
+{
 	TupleConstr *constraints = RelationGetDescr(table)->constr;
 
-	if (table->rd_rel->relkind != RELKIND_RELATION || table->rd_rules != NULL)
-		return false;
-	if (triggers != NULL &&
-		(triggers->trig_insert_before_row || triggers->trig_insert_after_row ||
-		 triggers->trig_insert_before_statement || triggers->trig_insert_after_statement ||
-		 triggers->trig_insert_new_table))
+	if (table->rd_rel->relkind != RELKIND_RELATION || table->rd_rules != NULL ||
+		insert_fires(table, house))
 		return false;
 	return constraints == NULL || constraints->num_check == 0;
 }
@@ -101,7 +125,7 @@ close_log(OpenLog *open)
 
 /* Open a table and its indexes; false, and all closed, if a row cannot go in */
 static bool
-open_log(OpenLog *open, Oid table_oid, const IdemLog *log)
+open_log(OpenLog *open, Oid table_oid, const IdemLog *log, const IdemHouse *house)
 {
 	bool		plain;
 	List	   *indexes;
@@ -109,7 +133,7 @@ open_log(OpenLog *open, Oid table_oid, const IdemLog *log)
 
 	open->table = table_open(table_oid, RowExclusiveLock);
 	open->nindexes = 0;
-	plain = table_is_plain(open->table) && columns_are_known(open->table, log);
+	plain = table_is_plain(open->table, house) && columns_are_known(open->table, log);
 	if (plain)
 	{
 		indexes = RelationGetIndexList(open->table);
@@ -182,17 +206,23 @@ append_by_statement(FunctionCallInfo fcinfo, IdemLog *log, const NullableDatum *
 void
 idem_append(FunctionCallInfo fcinfo, IdemLog *log, const NullableDatum *row)
 {
+	idem_append_to(fcinfo, log, log->table, row);
+}
+
+void
+idem_append_to(FunctionCallInfo fcinfo, IdemLog *log, const char *table, const NullableDatum *row)
+{
 	IdemHouse  *house = idem_house(fcinfo->flinfo->fn_oid);
-	Oid			table_oid = get_relname_relid(log->table, house->nspoid);
+	Oid			table_oid = get_relname_relid(table, house->nspoid);
 	OpenLog		open;
 
 	if (!OidIsValid(table_oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s\" does not exist in schema %s", log->table, house->schema),
+				 errmsg("table \"%s\" does not exist in schema %s", table, house->schema),
 				 errdetail("It belongs to the extension idem.")));
 
-	if (!open_log(&open, table_oid, log))
+	if (!open_log(&open, table_oid, log, house))
 	{
 		append_by_statement(fcinfo, log, row);
 		return;

@@ -84,6 +84,12 @@ typedef struct IdemQuery
 		sql, lengthof(((Oid[]) {__VA_ARGS__})), {__VA_ARGS__}, 0 \
 	}
 
+/* A statement without arguments */
+#define IDEM_PLAIN_QUERY(sql) \
+	{ \
+		sql, 0, {InvalidOid}, 0 \
+	}
+
 /* Arguments of statements, and nullable columns */
 #define IDEM_NULL ((NullableDatum) {(Datum) 0, true})
 #define IDEM_VALUE(d) ((NullableDatum) {(d), false})

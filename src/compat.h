@@ -80,4 +80,15 @@
 	object_aclcheck(ProcedureRelationId, function, role, mode)
 #endif
 
+/* 15: shared memory is asked for in a hook; before, while the library is loaded */
+#if PG_VERSION_NUM >= 150000
+#include "miscadmin.h"
+typedef shmem_request_hook_type IdemShmemRequest;
+#define idem_hook_shmem_request(next, function) \
+	do { (next) = shmem_request_hook; shmem_request_hook = (function); } while (0)
+#else
+typedef void (*IdemShmemRequest) (void);
+#define idem_hook_shmem_request(next, function) (function)()
+#endif
+
 #endif							/* IDEM_COMPAT_H */

@@ -23,6 +23,7 @@
  *-------------------------------------------------------------------------
  */
 #include "outbox.h"
+#include "ring.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
@@ -560,6 +561,8 @@ idem_guard(PG_FUNCTION_ARGS)
 	check.table = check.data->tg_relation;
 	check.attachment = attachment_of(fcinfo);
 
+	if (TRIGGER_FIRED_BY_TRUNCATE(check.data->tg_event) && ring_is_emptying())
+		return PointerGetDatum(NULL);
 	if (TRIGGER_FIRED_BY_TRUNCATE(check.data->tg_event))
 		raise_protected(&check, NULL, "truncated");
 	if (!TRIGGER_FIRED_FOR_ROW(check.data->tg_event))

@@ -6,22 +6,28 @@
 #include "access.h"
 #include "call.h"
 #include "idem.h"
+#include "log.h"
 #include "machine.h"
 #include "token.h"
+#include "wait.h"
 
 PG_MODULE_MAGIC;
 
 int			idem_wait_ms = 1000;
 int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
+int			idem_max_attempts = 10;
+int			idem_outbox_retention_s = 24 * 60 * 60;
+int			idem_inbox_retention_s = 30 * 24 * 60 * 60;
 bool		idem_allow_drop = false;
 char	   *idem_actor = NULL;
 
 void		_PG_init(void);
 
 /*
- * Nothing here needs shared memory, so the library may be loaded by the first
- * call in a session as well as by shared_preload_libraries.
+ * The library may be loaded by the first call in a session as well as by
+ * shared_preload_libraries; only then is there shared memory, which wakes those
+ * who wait for events.
  */
 void
 _PG_init(void)
@@ -41,6 +47,21 @@ _PG_init(void)
 							"A payment may still be on its way to the channel when the channel says that it does not exist.",
 							&idem_close_grace_s, 600, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.max_attempts",
+							"How often an event is handed out before it is given up.",
+							"It is dead then, and its key goes on without it.",
+							&idem_max_attempts, 10, 1, 1000,
+							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.outbox_retention",
+							"How long events are kept that all subscriptions have read.",
+							"The sweep empties slices of the log as a whole, so that some are kept half as long again.",
+							&idem_outbox_retention_s, 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.inbox_retention",
+							"How long a message that was accepted is remembered.",
+							"None is forgotten that is younger than the oldest parked or dead event.",
+							&idem_inbox_retention_s, 30 * 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
 							 NULL,
@@ -56,5 +77,7 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_log();
 	idem_init_token();
+	idem_init_wait();
 }

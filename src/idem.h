@@ -25,6 +25,9 @@
 extern int	idem_wait_ms;
 extern int	idem_node_id;
 extern int	idem_close_grace_s;
+extern int	idem_max_attempts;
+extern int	idem_outbox_retention_s;
+extern int	idem_inbox_retention_s;
 extern bool idem_allow_drop;
 extern char *idem_actor;
 

@@ -55,7 +55,11 @@ typedef enum IdemNameKind
 	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
 	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
-	IDEM_NAME_MACHINE = 10		/* likewise: machine_hold */
+	IDEM_NAME_MACHINE = 10,	/* likewise: machine_hold */
+	IDEM_NAME_SUBSCRIPTION = 20,	/* likewise; shared by who reads */
+	IDEM_NAME_SLOT = 21,		/* likewise */
+	IDEM_NAME_RING = 22,		/* likewise; by who turns it */
+	IDEM_NAME_MESSAGE = 23
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,

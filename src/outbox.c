@@ -11,7 +11,7 @@
  * time in them orders nothing; order is a reader's affair.
  *-------------------------------------------------------------------------
  */
-#include "outbox.h"
+#include "log.h"
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
@@ -21,15 +21,6 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/uuid.h"
-
-static IdemLog outbox = {
-	"idem_outbox", 8,
-	IDEM_QUERY("INSERT INTO @schema@.idem_outbox (id, tenant_id, aggregatetype, aggregateid,"
-			   " type, payload, headers, created_at)"
-			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-			   UUIDOID, TEXTOID, VARCHAROID, VARCHAROID,
-			   VARCHAROID, JSONBOID, JSONBOID, TIMESTAMPTZOID)
-};
 
 /* Debezium's Event Router and idem_outbox know no longer words */
 #define EVENT_WORD_CHARS 255
@@ -254,7 +245,7 @@ outbox_announce(FunctionCallInfo fcinfo, Attachment *attachment, const Move *mov
 	NullableDatum aggregate_id = attached_text(&attachment->aggregate_id, move->row);
 	bool		alone = aggregate_id.isnull;
 	const char *aggregate = alone ? attachment->entity : attachment->aggregate;
-	NullableDatum row[] = {
+	NullableDatum row[EVENT_NATTS] = {
 		IDEM_VALUE(make_event_id(move->at)),
 		move->tenant_id,
 		IDEM_VALUE(event_word(CStringGetTextDatum(aggregate))),
@@ -265,6 +256,76 @@ outbox_announce(FunctionCallInfo fcinfo, Attachment *attachment, const Move *mov
 		IDEM_VALUE(TimestampTzGetDatum(move->at))
 	};
 
-	idem_append(fcinfo, &outbox, row);
+	log_append(fcinfo, row);
 	return row[0].value;
+}
+
+
+/* ---------- the application's own ---------- */
+
+/* The arguments of idem_publish, by position */
+enum
+{
+	ARG_TENANT_ID, ARG_AGGREGATETYPE, ARG_AGGREGATEID, ARG_TYPE, ARG_PAYLOAD, ARG_HEADERS
+};
+
+/* A word of an event, of 1 to 255 characters */
+static Datum
+arg_event_word(IdemCall *call, int n)
+{
+	text	   *word = DatumGetTextPP(idem_arg_required(call, n).value);
+	int			len = VARSIZE_ANY_EXHDR(word);
+
+	if (len == 0)
+		idem_bad_argument(call, n, "It has at least one character.");
+	if (pg_mbstrlen_with_len(VARDATA_ANY(word), len) > EVENT_WORD_CHARS)
+		idem_bad_argument(call, n, "It has at most 255 characters.");
+	return PointerGetDatum(word);
+}
+
+/* Nobody may forge what the extension itself tells: types of its own entities */
+static void
+refuse_builtin_type(IdemCall *call, Datum type)
+{
+	char	   *word = TextDatumGetCString(type);
+	char	   *dot = strchr(word, '.');
+	uint64		epoch;
+	const Machine *machine;
+
+	if (dot == NULL)
+		return;
+	*dot = '\0';
+	machine = machine_find(call->house, word, &epoch);
+	if (machine != NULL && machine->builtin)
+		ereport(ERROR,
+				(errcode(ERRCODE_IDEM_PROTECTED),
+				 errmsg("events of type \"%s\" belong to idem", TextDatumGetCString(type)),
+				 errdetail("They tell of the moves of its own rows, and are written by these alone."),
+				 errhint("Begin the type with a word of your own.")));
+}
+
+/*
+ * idem_publish(tenant_id, aggregatetype, aggregateid, type, payload, headers) -> uuid
+ *
+ * Errors: ID007 a built-in entity's type, 22004, 22023.
+ */
+PG_FUNCTION_INFO_V1(idem_publish);
+Datum
+idem_publish(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	NullableDatum row[EVENT_NATTS] = {
+		IDEM_VALUE(make_event_id(call->now)),
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(arg_event_word(call, ARG_AGGREGATETYPE)),
+		IDEM_VALUE(arg_event_word(call, ARG_AGGREGATEID)),
+		IDEM_VALUE(arg_event_word(call, ARG_TYPE)),
+		idem_arg_required(call, ARG_PAYLOAD),
+		idem_arg(call, ARG_HEADERS),
+		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	};
+
+	refuse_builtin_type(call, row[EVENT_TYPE - 1].value);
+	log_append(fcinfo, row);
+	return idem_leave_value(call, row[EVENT_ID - 1].value);
 }

@@ -37,4 +37,8 @@ typedef struct IdemLog
  */
 extern void idem_append(FunctionCallInfo fcinfo, IdemLog *log, const NullableDatum *row);
 
+/* The same, into one of the tables that the log's table is divided into */
+extern void idem_append_to(FunctionCallInfo fcinfo, IdemLog *log, const char *table,
+						   const NullableDatum *row);
+
 #endif							/* IDEM_OUTBOX_H */

@@ -14,21 +14,23 @@
  *-------------------------------------------------------------------------
  */
 #include "call.h"
+#include "ring.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 
-/* A kind of thing that is swept: $1 is now, $2 how many at most */
+/* A kind of thing that is swept: $1 is now, less `keep`, $2 how many at most */
 typedef struct Sweep
 {
 	const char *what;
+	const int  *keep_s;			/* NULL: the rows themselves say until when */
 	IdemQuery	query;
 } Sweep;
 
 static Sweep sweeps[] = {
 	/* finished requests whose answer needs no more to be replayed */
 	{
-		"requests",
+		"requests", NULL,
 		IDEM_QUERY("DELETE FROM @schema@.idem_request WHERE ctid = ANY (ARRAY("
 				   "SELECT ctid FROM @schema@.idem_request"
 				   " WHERE status <> 'started' AND expires_at <= $1"
@@ -37,11 +39,22 @@ static Sweep sweeps[] = {
 	},
 	/* uses of tokens that have expired since, and are no longer asked for */
 	{
-		"tokens",
+		"tokens", NULL,
 		IDEM_QUERY("DELETE FROM @schema@.idem_token_used WHERE ctid = ANY (ARRAY("
 				   "SELECT ctid FROM @schema@.idem_token_used"
 				   " WHERE forget_at <= $1"
 				   " ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+				   TIMESTAMPTZOID, INT8OID)
+	},
+	/* messages, but none that an event which may come again could have brought */
+	{
+		"messages", &idem_inbox_retention_s,
+		IDEM_QUERY("DELETE FROM @schema@.idem_inbox WHERE ctid = ANY (ARRAY("
+				   "SELECT ctid FROM @schema@.idem_inbox"
+				   " WHERE accepted_at <= least($1,"
+				   " (SELECT min(created_at) FROM @schema@.idem_parked_event),"
+				   " (SELECT min(created_at) FROM @schema@.idem_dead_event))"
+				   " ORDER BY accepted_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
 				   TIMESTAMPTZOID, INT8OID)
 	}
 };
@@ -88,10 +101,15 @@ idem_sweep(PG_FUNCTION_ARGS)
 		uint64		count;
 
 		CHECK_FOR_INTERRUPTS();
+		if (sweeps[i].keep_s != NULL)
+			args[0] = IDEM_VALUE(TimestampTzGetDatum(call->now - *sweeps[i].keep_s * USECS_PER_SEC));
 		count = idem_run(call, &sweeps[i].query, args);
 		idem_put_text(call, SWEEP_WHAT, sweeps[i].what);
 		idem_put(call, SWEEP_COUNT, Int64GetDatum((int64) count));
 		idem_emit(call);
 	}
+	idem_put_text(call, SWEEP_WHAT, "outbox");
+	idem_put(call, SWEEP_COUNT, Int64GetDatum(ring_turn(call)));
+	idem_emit(call);
 	return idem_leave_rows(call);
 }

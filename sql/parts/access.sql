@@ -51,6 +51,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_resolve_request'),
 	('client', 'idem_issue_token'),
 	('client', 'idem_consume_token'),
+	('client', 'idem_publish'),
+	('client', 'idem_accept_message'),
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
@@ -70,7 +72,19 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),
-	('operator', 'idem_verify');
+	('operator', 'idem_outbox_lags'),
+	('auditor', 'idem_outbox_lags'),
+	('operator', 'idem_verify'),
+	('relay', 'idem_accept_message'),
+	('relay', 'idem_subscribe'),
+	('relay', 'idem_unsubscribe'),
+	('relay', 'idem_seek_subscription'),
+	('relay', 'idem_fetch_events'),
+	('relay', 'idem_ack_events'),
+	('relay', 'idem_retry_event'),
+	('relay', 'idem_redrive_event'),
+	('relay', 'idem_wait_events'),
+	('relay', 'idem_outbox_lags');
 
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES
 	('client', 'idem_next_no', true),

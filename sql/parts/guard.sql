@@ -121,7 +121,31 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_machine
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_machine_version
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
-/* Events are thrown away by their readers, not changed. */
-CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_outbox
+/* What happened is not untold; whole slices go when everybody has read them. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_outbox_0
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_outbox_0
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_outbox_1
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_outbox_1
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_outbox_2
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_outbox_2
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_outbox_3
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_outbox_3
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What was seen stays seen, until it may be forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_inbox
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_inbox
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();

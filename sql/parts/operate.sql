@@ -31,7 +31,7 @@ CREATE FUNCTION @extschema@.idem_sweep(max_rows integer DEFAULT 1000)
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_sweep';
 COMMENT ON FUNCTION @extschema@.idem_sweep(integer) IS
-'Takes away what has run out, over all tenants, at most max_rows of each kind, oldest first, and leaves out what is locked. Returns a row for each kind: requests (finished, past their ttl), tokens (consumed, past their expiry and 24 hours). Reads about as many rows as it takes away. Call it until it has less to do than it may.
+'Takes away what has run out, over all tenants, at most max_rows of each kind, oldest first, and leaves out what is locked. Returns a row for each kind: requests (finished, past their ttl), tokens (consumed, past their expiry and 24 hours), messages (of the inbox, past idem.inbox_retention), outbox (tables of the log and of positions that nobody needs, emptied as a whole). Reads about as many rows as it takes away. Call it until it has less to do than it may.
 Errors: ID008, 22004, 22023.';
 
 CREATE FUNCTION @extschema@.idem_drop_guard() RETURNS event_trigger
@@ -77,4 +77,16 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_request', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_attempt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_history', '');
-SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_ring', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_inbox', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_subscription', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_batch_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_position_0', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_position_1', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_parked_event', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dead_event', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_0', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_1', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_2', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_outbox_3', '');

@@ -48,7 +48,7 @@ SELECT outcome FROM idem_create_order('outbox', 'o3', 100, 'CNY');
 SELECT outcome FROM idem_create_payment('outbox', 'o3', 100, 'CNY', channel => 'alipay', payment_no => 'outbox-3');
 UPDATE idem_payment SET status = 'closing', account = 'a1' WHERE tenant_id = 'outbox' AND payment_no = 'outbox-3';
 WITH told AS (
-	SELECT (to_jsonb(h) || to_jsonb(o)) - '{id,at,event_id,created_at}'::text[] #- '{payload,at}' AS row
+	SELECT (to_jsonb(h) || to_jsonb(o)) - '{id,at,event_id,created_at,seq,xid,slot}'::text[] #- '{payload,at}' AS row
 	FROM idem_history h JOIN idem_outbox o ON o.id = h.event_id
 	WHERE h.tenant_id = 'outbox'
 ), directly AS (

@@ -129,12 +129,12 @@ WHERE (classid = 'pg_proc'::regclass AND has_function_privilege('public', objid,
 ORDER BY 1
 SQL
 
-# but idem_capability, which is a part of the program
+# but idem_capability, which is a part of the program, and marks, which mean nothing elsewhere
 is($node->safe_psql('postgres', <<"SQL"), '', 'every table and sequence is dumped with the database');
 SELECT object FROM ($members) m
 WHERE classid = 'pg_class'::regclass AND (SELECT relkind IN ('r', 'S') FROM pg_class WHERE oid = objid)
 	AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'idem' AND objid = ANY (extconfig))
-	AND object <> 'table idem_capability'
+	AND object <> 'table idem_capability' AND object NOT LIKE 'table idem\_outbox\_mark\__'
 ORDER BY 1
 SQL
 
@@ -147,7 +147,7 @@ is($node->safe_psql('postgres', <<"SQL"), '', 'every table of a tenant\'s has th
 SELECT object FROM ($members) m
 JOIN pg_attribute a ON a.attrelid = objid AND a.attname = 'tenant_id'
 JOIN pg_index i ON i.indrelid = objid AND i.indisprimary
-WHERE classid = 'pg_class'::regclass AND i.indkey[0] <> a.attnum AND object NOT IN ('table idem_outbox', 'table idem_access')
+WHERE classid = 'pg_class'::regclass AND i.indkey[0] <> a.attnum AND object NOT IN ('table idem_access', 'table idem_parked_event', 'table idem_dead_event')
 SQL
 
 $node->stop;

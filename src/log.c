@@ -1,0 +1,462 @@
+/*-------------------------------------------------------------------------
+ * log.c
+ *	  The log of events: how it is written, and what can be told of its order.
+ *
+ * Transactions commit in another order than they write.  A reader who goes by
+ * a number that was drawn while writing (WHERE seq > last) passes over the
+ * events of a transaction that was open longer; one who waits until no older
+ * transaction is open waits for strangers.  So a reader goes by snapshots: he
+ * takes what is in the new one and was not in the last one, whoever is still
+ * open (the idea is PGQ's).  Each event bears the number of its transaction
+ * for that, the top one, whatever savepoints it was written under.
+ *
+ * Within what is new he goes by seq.  If one event of a key was committed before
+ * the next one's transaction wrote (it waited for the row's lock, say), the
+ * first has the lower seq, and every snapshot that shows the second shows the
+ * first.  Transaction numbers have no such order: who writes first may have
+ * been numbered last.
+ *
+ * A snapshot does not list its own transaction among the open ones.  One that
+ * is to be kept must, or what the transaction writes afterwards would count as
+ * seen.
+ *
+ * Numbers of transactions mean something on one cluster only.  A row that
+ * comes from elsewhere, by a restore or a logical copy, gets the number of the
+ * transaction that stores it: it is new here.
+ *-------------------------------------------------------------------------
+ */
+#include "log.h"
+#include "ring.h"
+#include "wait.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "utils/fmgrprotos.h"
+#include "utils/xid8.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+/* One event in so many is followed by a mark */
+#define EVENTS_A_MARK 1024
+
+static IdemLog outbox = {
+	"idem_outbox", EVENT_NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_outbox (id, tenant_id, aggregatetype, aggregateid,"
+			   " type, payload, headers, created_at, seq, xid, slot, slice)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+			   UUIDOID, TEXTOID, VARCHAROID, VARCHAROID, VARCHAROID, JSONBOID, JSONBOID,
+			   TIMESTAMPTZOID, INT8OID, XID8OID, INT2OID, INT2OID)
+};
+
+/* Columns of idem_outbox_mark */
+enum
+{
+	MARK_SEQ = 1, MARK_SEEN, MARK_AT, MARK_CLUSTER, MARK_SLICE, MARK_NATTS = MARK_SLICE
+};
+
+static IdemLog marks = {
+	"idem_outbox_mark", MARK_NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_outbox_mark (seq, seen, at, cluster, slice)"
+			   " VALUES ($1, $2, $3, $4, $5)",
+			   INT8OID, PG_SNAPSHOTOID, TIMESTAMPTZOID, INT8OID, INT2OID)
+};
+
+static IdemQuery select_marks = IDEM_QUERY(
+	"SELECT seq, seen FROM @schema@.idem_outbox_mark"
+	" WHERE seq > $1 AND cluster = $2 ORDER BY seq LIMIT 16",
+	INT8OID, INT8OID);
+
+static IdemQuery select_mark_at = IDEM_QUERY(
+	"SELECT seq, seen FROM @schema@.idem_outbox_mark"
+	" WHERE at <= $1 AND cluster = $2 ORDER BY seq DESC LIMIT 1",
+	TIMESTAMPTZOID, INT8OID);
+
+
+/* ---------- slots ---------- */
+
+/* FNV-1a; the length goes in too, so that parts cannot run into each other */
+static uint64
+hash_part(uint64 hash, Datum part)
+{
+	text	   *value = DatumGetTextPP(part);
+	const unsigned char *bytes = (const unsigned char *) VARDATA_ANY(value);
+	uint32		n = VARSIZE_ANY_EXHDR(value);
+
+	for (uint32 i = 0; i < n; i++)
+		hash = (hash ^ bytes[i]) * UINT64CONST(0x100000001b3);
+	for (int i = 0; i < 4; i++)
+		hash = (hash ^ ((n >> (8 * i)) & 0xff)) * UINT64CONST(0x100000001b3);
+	return hash;
+}
+
+int
+log_slot(Datum tenant_id, Datum aggregatetype, Datum aggregateid)
+{
+	uint64		hash = UINT64CONST(0xcbf29ce484222325);
+
+	hash = hash_part(hash, tenant_id);
+	hash = hash_part(hash, aggregatetype);
+	hash = hash_part(hash, aggregateid);
+	return (int) ((hash ^ (hash >> 32)) % LOG_SLOTS);
+}
+
+
+/* ---------- rings ---------- */
+
+/* What this backend has heard of a house's ring of slices */
+typedef struct KnownRing
+{
+	Oid			nspoid;
+	Oid			relid;			/* of idem_outbox_ring */
+	bool		valid;
+	int			current;
+} KnownRing;
+
+static List *known_rings = NIL;
+
+/* Relcache callback: a table changed (0: any may have) */
+static void
+doubt_rings(Datum arg pg_attribute_unused(), Oid relid)
+{
+	ListCell   *cell;
+
+	foreach(cell, known_rings)
+	{
+		KnownRing  *ring = lfirst(cell);
+
+		if (relid == InvalidOid || relid == ring->relid)
+			ring->valid = false;
+	}
+}
+
+static KnownRing *
+known_ring(const IdemHouse *house)
+{
+	ListCell   *cell;
+	KnownRing  *ring;
+	MemoryContext old;
+
+	foreach(cell, known_rings)
+	{
+		ring = lfirst(cell);
+		if (ring->nspoid == house->nspoid)
+			return ring;
+	}
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	ring = palloc0(sizeof(KnownRing));
+	ring->nspoid = house->nspoid;
+	known_rings = lappend(known_rings, ring);
+	MemoryContextSwitchTo(old);
+	return ring;
+}
+
+/*
+ * The slice that events go into.  It is no more than a hint: an event that goes
+ * into another one is read all the same, and keeps that slice from being
+ * emptied.
+ */
+int
+log_current_slice(const IdemHouse *house)
+{
+	KnownRing  *ring = known_ring(house);
+
+	if (ring->valid)
+		return ring->current;
+	ring->relid = get_relname_relid("idem_outbox_ring", house->nspoid);
+	ring->valid = true;			/* before the reading: what comes in meanwhile counts */
+	ring->current = ring_current(house, "log", NULL) % LOG_SLICES;
+	return ring->current;
+}
+
+const char *
+log_slice_name(const char *table, int slice)
+{
+	return psprintf("%s_%d", table, slice);
+}
+
+
+/* ---------- snapshots ---------- */
+
+/* By way of their text: the type's inside is the server's own affair */
+LogSnapshot *
+log_snapshot_read(Datum snapshot)
+{
+	char	   *text = DatumGetCString(DirectFunctionCall1(pg_snapshot_out, snapshot));
+	LogSnapshot *result = palloc(sizeof(LogSnapshot));
+	char	   *at;
+	int			room = 1;
+
+	for (at = text; *at != '\0'; at++)
+		room += *at == ',';
+	result->xip = palloc(sizeof(uint64) * room);
+	result->nxip = 0;
+	result->xmin = strtoull(text, &at, 10);
+	result->xmax = strtoull(at + 1, &at, 10);
+	while (*at != '\0' && at[1] != '\0')
+		result->xip[result->nxip++] = strtoull(at + 1, &at, 10);
+	return result;
+}
+
+Datum
+log_snapshot_write(const LogSnapshot *snapshot)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", snapshot->xmin, snapshot->xmax);
+	for (int i = 0; i < snapshot->nxip; i++)
+		appendStringInfo(&text, "%s" UINT64_FORMAT, i == 0 ? "" : ",", snapshot->xip[i]);
+	return DirectFunctionCall1(pg_snapshot_in, CStringGetDatum(text.data));
+}
+
+static bool
+is_among(const LogSnapshot *snapshot, uint64 xid)
+{
+	int			low = 0;
+	int			high = snapshot->nxip;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (snapshot->xip[middle] < xid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < snapshot->nxip && snapshot->xip[low] == xid;
+}
+
+/* Was the transaction over? */
+bool
+log_sees(const LogSnapshot *snapshot, uint64 xid)
+{
+	return xid < snapshot->xmin || (xid < snapshot->xmax && !is_among(snapshot, xid));
+}
+
+/* Does the one see all that the other sees? */
+bool
+log_follows(const LogSnapshot *later, const LogSnapshot *earlier)
+{
+	if (later->xmax < earlier->xmax || later->xmin < earlier->xmin)
+		return false;
+	for (int i = 0; i < later->nxip; i++)
+	{
+		if (log_sees(earlier, later->xip[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Count a transaction among the open ones */
+static void
+add_open(LogSnapshot *snapshot, uint64 xid)
+{
+	int			at = snapshot->nxip;
+
+	if (xid >= snapshot->xmax || is_among(snapshot, xid))
+		return;
+	snapshot->xip = repalloc(snapshot->xip, sizeof(uint64) * (snapshot->nxip + 1));
+	for (; at > 0 && snapshot->xip[at - 1] > xid; at--)
+		snapshot->xip[at] = snapshot->xip[at - 1];
+	snapshot->xip[at] = xid;
+	snapshot->nxip++;
+	snapshot->xmin = Min(snapshot->xmin, xid);
+}
+
+/* What is committed now, and not by this transaction */
+static LogSnapshot *
+current_snapshot(void)
+{
+	FullTransactionId own = GetTopFullTransactionIdIfAny();
+	LogSnapshot *snapshot;
+
+	PushActiveSnapshot(GetLatestSnapshot());
+	snapshot = log_snapshot_read(DirectFunctionCall1(pg_current_snapshot, (Datum) 0));
+	PopActiveSnapshot();
+	if (FullTransactionIdIsValid(own))
+		add_open(snapshot, U64FromFullTransactionId(own));
+	return snapshot;
+}
+
+LogPoint
+log_beginning(void)
+{
+	LogPoint	point = {palloc0(sizeof(LogSnapshot)), 0};
+
+	point.seen->xmin = point.seen->xmax = FirstNormalTransactionId;
+	return point;
+}
+
+/* The number is read first: what is committed with a lower one is seen */
+LogPoint
+log_now(IdemCall *call)
+{
+	LogPoint	point;
+
+	point.seq = log_last_seq(call);
+	point.seen = current_snapshot();
+	return point;
+}
+
+
+/* ---------- numbers ---------- */
+
+static Oid
+sequence_of(const IdemHouse *house)
+{
+	Oid			sequence = get_relname_relid("idem_outbox_seq", house->nspoid);
+
+	if (!OidIsValid(sequence))
+		elog(ERROR, "sequence \"idem_outbox_seq\" does not exist");
+	return sequence;
+}
+
+int64
+log_last_seq(IdemCall *call)
+{
+	Datum		last = (Datum) 0;
+	LOCAL_FCINFO(fcinfo, 1);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(sequence_of(call->house));
+	fcinfo->args[0].isnull = false;
+	last = pg_sequence_last_value(fcinfo);
+	return fcinfo->isnull ? 0 : DatumGetInt64(last);
+}
+
+
+/* ---------- writing ---------- */
+
+/* Leave a mark.  The clock is read last: what it sees was committed by then. */
+static void
+leave_mark(FunctionCallInfo fcinfo, int64 seq, int slice)
+{
+	Datum		seen = log_snapshot_write(current_snapshot());
+	NullableDatum row[] = {
+		IDEM_VALUE(Int64GetDatum(seq)),
+		IDEM_VALUE(seen),
+		IDEM_VALUE(TimestampTzGetDatum(GetCurrentTimestamp())),
+		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier())),
+		IDEM_VALUE(Int16GetDatum((int16) slice))
+	};
+
+	idem_append_to(fcinfo, &marks, log_slice_name(marks.table, slice), row);
+}
+
+void
+log_append(FunctionCallInfo fcinfo, NullableDatum *row)
+{
+	IdemHouse  *house = idem_house(fcinfo->flinfo->fn_oid);
+	int			slice = log_current_slice(house);
+	int64		seq = nextval_internal(sequence_of(house), false);
+	int			slot = log_slot(row[EVENT_TENANT_ID - 1].value, row[EVENT_AGGREGATETYPE - 1].value,
+								row[EVENT_AGGREGATEID - 1].value);
+
+	row[EVENT_SEQ - 1] = IDEM_VALUE(Int64GetDatum(seq));
+	row[EVENT_XID - 1] = IDEM_VALUE(FullTransactionIdGetDatum(GetTopFullTransactionId()));
+	row[EVENT_SLOT - 1] = IDEM_VALUE(Int16GetDatum((int16) slot));
+	row[EVENT_SLICE - 1] = IDEM_VALUE(Int16GetDatum((int16) slice));
+	idem_append_to(fcinfo, &outbox, log_slice_name(outbox.table, slice), row);
+	wait_note_event();
+	if (seq % EVENTS_A_MARK == 0)
+		leave_mark(fcinfo, seq, slice);
+}
+
+/*
+ * idem_outbox_stamp() -> trigger
+ *
+ * BEFORE INSERT on a slice.
+ */
+PG_FUNCTION_INFO_V1(idem_outbox_stamp);
+Datum
+idem_outbox_stamp(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	int			columns[] = {EVENT_XID, EVENT_SLOT, EVENT_SEQ};
+	Datum		values[lengthof(columns)];
+	bool		nulls[lengthof(columns)] = {false, false, false};
+	TupleDesc	desc;
+	Datum		key[3];
+	bool		isnull[3];
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(data->tg_event) ||
+		!TRIGGER_FIRED_BY_INSERT(data->tg_event) || !TRIGGER_FIRED_FOR_ROW(data->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("idem_outbox_stamp() must be fired BEFORE INSERT for each row")));
+
+	desc = RelationGetDescr(data->tg_relation);
+	for (int i = 0; i < 3; i++)
+		key[i] = heap_getattr(data->tg_trigtuple, EVENT_TENANT_ID + i, desc, &isnull[i]);
+	values[0] = FullTransactionIdGetDatum(GetTopFullTransactionId());
+	values[1] = heap_getattr(data->tg_trigtuple, EVENT_SLOT, desc, &nulls[1]);
+	values[2] = heap_getattr(data->tg_trigtuple, EVENT_SEQ, desc, &nulls[2]);
+	if (nulls[1] && !isnull[0] && !isnull[1] && !isnull[2])
+	{
+		values[1] = Int16GetDatum((int16) log_slot(key[0], key[1], key[2]));
+		nulls[1] = false;
+	}
+	if (nulls[2])
+	{
+		values[2] = Int64GetDatum(nextval_internal(sequence_of(idem_house(fcinfo->flinfo->fn_oid)), false));
+		nulls[2] = false;
+	}
+	return PointerGetDatum(heap_modify_tuple_by_cols(data->tg_trigtuple, desc, lengthof(columns),
+													 columns, values, nulls));
+}
+
+
+/* ---------- marks ---------- */
+
+bool
+log_next_mark(IdemCall *call, const LogPoint *after, int64 seq, LogPoint *mark)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(Int64GetDatum(seq)),
+		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier()))
+	};
+	uint64		n = idem_run(call, &select_marks, args);
+
+	for (uint64 row = 0; row < n; row++)
+	{
+		mark->seq = DatumGetInt64(idem_result(call, row, 1).value);
+		mark->seen = log_snapshot_read(idem_result(call, row, 2).value);
+		if (log_follows(mark->seen, after->seen))
+			return true;
+	}
+	return false;
+}
+
+bool
+log_mark_at(IdemCall *call, TimestampTz at, LogPoint *mark)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(TimestampTzGetDatum(at)),
+		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier()))
+	};
+
+	if (idem_run(call, &select_mark_at, args) == 0)
+		return false;
+	mark->seq = DatumGetInt64(idem_result(call, 0, 1).value);
+	mark->seen = log_snapshot_read(idem_result(call, 0, 2).value);
+	return true;
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_init_log(void)
+{
+	CacheRegisterRelcacheCallback(doubt_rings, (Datum) 0);
+}
