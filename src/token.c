@@ -160,6 +160,22 @@ same_mac(const uint8 *a, const uint8 *b)
 	return difference == 0;
 }
 
+/*
+ * What is stored of a token: its expiry, and what fills it up to 32 bytes of
+ * the SHA-256 of them all.  Tokens that are used at one time so have their
+ * places side by side in the index, instead of a page each.
+ */
+static Datum
+digest_of(const uint8 *bytes)
+{
+	Datum		digest = token_sha256(bytes, TOKEN_BYTES);
+	char	   *data = VARDATA(DatumGetPointer(digest));
+
+	memmove(data + 8, data, TOKEN_DIGEST_BYTES - 8);
+	memcpy(data, bytes + AT_EXPIRY, 8);
+	return digest;
+}
+
 Token *
 token_read(IdemCall *call, Datum scope, Datum chars)
 {
@@ -181,7 +197,7 @@ token_read(IdemCall *call, Datum scope, Datum chars)
 	token = palloc(sizeof(Token));
 	memcpy(&expiry, bytes + AT_EXPIRY, sizeof(expiry));
 	token->expires_at = (TimestampTz) pg_ntoh64(expiry);
-	token->digest = token_sha256(bytes, TOKEN_BYTES);
+	token->digest = digest_of(bytes);
 	return token;
 }
 

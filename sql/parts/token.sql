@@ -16,7 +16,7 @@ COMMENT ON DOMAIN @extschema@.idem_token_secret_bytes IS 'A secret: 32 random by
 
 CREATE DOMAIN @extschema@.idem_token_digest AS bytea
 	CHECK (octet_length(VALUE) = 32);
-COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The SHA-256 of a token''s 65 bytes.';
+COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'A token''s expiry, as the token has it in 8 bytes, and the first 24 bytes of the SHA-256 of its 65 bytes.';
 
 CREATE TABLE @extschema@.idem_token_secret (
 	secret_id @extschema@.idem_token_secret_id NOT NULL,
