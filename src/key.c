@@ -53,9 +53,6 @@
 #define BLOCK_TICKS 32
 #define BLOCK_AGE_US 1000000
 
-/* How often the lock is tried, with a pause of 1 ms, before it is queued for */
-#define LOCK_ATTEMPTS 100
-
 /* Microseconds that this backend may use, each once */
 typedef struct NumberBlock
 {
@@ -94,21 +91,18 @@ clock_tick(void)
 
 /*
  * Lock the taking of blocks.  It is held for a few microseconds, so who finds it
- * taken looks again soon instead of queueing.  In a queue the lock would go
- * from one sleeper to the next, each of whom has to get hold of a processor
- * first: with hundreds of busy sessions on a few of them, all would stand there.
+ * taken looks again soon, and nobody queues.  From a queue the lock would be
+ * handed from one sleeper to the next, each of whom has to get hold of a
+ * processor first: with hundreds of busy sessions all would end up there.
  */
 static void
 lock_numbers(const LOCKTAG *tag)
 {
-	for (int i = 0; i < LOCK_ATTEMPTS; i++)
+	while (LockAcquire(tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
-		if (LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
-			return;
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(1000L);
 	}
-	(void) LockAcquire(tag, ExclusiveLock, false, false);
 }
 
 /*

@@ -62,7 +62,7 @@ now(void)
 /* ---------- the chains ---------- */
 
 #define IDEM \
-	"SELECT * FROM idem_create_payment('bench', $1, 9900, 'CNY', token => $4)"
+	"SELECT outcome, payment_no FROM idem_create_payment('bench', $1, 9900, 'CNY', token => $4)"
 
 #define PAYMENT \
 	"INSERT INTO peer.payment (tenant_id, payment_no, order_id, purchase_no, amount, currency," \
@@ -86,6 +86,9 @@ now(void)
 #define VALUES_OF_NEW \
 	"(VALUES ('bench', $2, $1, 1, 9900::bigint, 'CNY', 'pending', 1, clock_timestamp()))" \
 	" AS p (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, version, created_at)"
+
+#define EXISTING \
+	"SELECT payment_no, status FROM peer.payment WHERE tenant_id = 'bench' AND order_id = $1"
 
 #define ALL_AT_ONCE \
 	"WITH p AS (" PAYMENT " ON CONFLICT DO NOTHING RETURNING *)," \
@@ -119,6 +122,13 @@ static const Chain chains[] = {
 	{"idem", false, {
 		{POSTGRES, IDEM, 1}
 	}, 1},
+	{"select", true, {
+		{.kind = TAKE_TOKEN},
+		{.kind = LOCK_ORDER},
+		{POSTGRES, EXISTING, 0},
+		{POSTGRES, ALL_AT_ONCE, 1},
+		{.kind = UNLOCK_ORDER}
+	}, 5},
 	{"statement", true, {
 		{.kind = TAKE_TOKEN},
 		{.kind = LOCK_ORDER},
@@ -134,7 +144,7 @@ static const Chain chains[] = {
 		{.kind = TAKE_TOKEN},
 		{.kind = LOCK_ORDER},
 		{POSTGRES, "BEGIN", 0},
-		{POSTGRES, "SELECT payment_no, status FROM peer.payment WHERE tenant_id = 'bench' AND order_id = $1", 0},
+		{POSTGRES, EXISTING, 0},
 		{POSTGRES, PAYMENT, 1},
 		{POSTGRES, HISTORY(VALUES_OF_NEW), 1},
 		{POSTGRES, EVENT(VALUES_OF_NEW), 1},
