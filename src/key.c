@@ -51,7 +51,7 @@
 
 /* What a backend takes at once, and how long its order is fresh */
 #define BLOCK_TICKS 32
-#define BLOCK_AGE_US 100000
+#define BLOCK_AGE_US 1000000
 
 /* Microseconds that this backend may use, each once */
 typedef struct NumberBlock
@@ -90,6 +90,22 @@ clock_tick(void)
 }
 
 /*
+ * Lock the taking of blocks.  It is held for a few microseconds, so who finds it
+ * taken looks again soon, and nobody queues.  From a queue the lock would be
+ * handed from one sleeper to the next, each of whom has to get hold of a
+ * processor first: with hundreds of busy sessions all would end up there.
+ */
+static void
+lock_numbers(const LOCKTAG *tag)
+{
+	while (LockAcquire(tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(1000L);
+	}
+}
+
+/*
  * Take n microseconds that nobody else will ever get; returns the first.
  */
 static int64
@@ -101,7 +117,7 @@ take_ticks(Oid sequence, int64 n)
 	/* a wait for somebody's ALTER SEQUENCE comes before our lock */
 	LockRelationOid(sequence, RowExclusiveLock);
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, sequence, 0, NUMBER_LOCK_CLASS);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	lock_numbers(&tag);
 
 	first = Max(last_tick(sequence) + 1, clock_tick());
 	if (first > LAST_TICK - n)

@@ -20,6 +20,7 @@
 #define TOKEN_SECRET_ID_BYTES 8
 #define TOKEN_SECRET_BYTES 32
 #define TOKEN_MAC_BYTES 32
+#define TOKEN_DIGEST_BYTES 32
 
 /* A row of idem_token_secret, in this backend's memory until the next call of these */
 typedef struct TokenSecret

@@ -16,7 +16,7 @@ COMMENT ON DOMAIN @extschema@.idem_token_secret_bytes IS 'A secret: 32 random by
 
 CREATE DOMAIN @extschema@.idem_token_digest AS bytea
 	CHECK (octet_length(VALUE) = 32);
-COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The SHA-256 of a token''s 65 bytes.';
+COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The upper 5 of the 8 bytes of a token''s expiry, and the first 27 bytes of the SHA-256 of its 65 bytes.';
 
 CREATE TABLE @extschema@.idem_token_secret (
 	secret_id @extschema@.idem_token_secret_id NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE @extschema@.idem_token_used (
 );
 CREATE INDEX idem_token_forget ON @extschema@.idem_token_used (forget_at);
 COMMENT ON TABLE @extschema@.idem_token_used IS
-'Tokens that were consumed, and the payment that each led to; payment_no NULL: consumed by idem_consume_token. repurchase and asked_payment_no are the consuming call''s. From forget_at on (the later of the token''s expiry and 24 hours after consumed_at) the row says nothing that the token does not, and may be deleted.';
+'Tokens that were consumed, and the payment that each led to; payment_no NULL: consumed by idem_consume_token. repurchase and asked_payment_no are the consuming call''s. From forget_at on (the later of the token''s expiry and 24 hours after consumed_at, to the next full minute) the row says nothing that the token does not, and may be deleted.';
 
 CREATE FUNCTION @extschema@.idem_issue_token(
 	tenant_id text,

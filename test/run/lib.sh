@@ -56,10 +56,12 @@ have() { [ -x "/usr/sbin/$1" ] || command -v "$1" >/dev/null; }
 have_perl_module() { have perl && perl "-M$1" -e 1 2>/dev/null; }
 # the distribution's Python, whatever else is on the PATH: packages are for that one
 have_python_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" 2>/dev/null; }
+have_header() { have gcc && echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
 have_compiler() { have gcc && echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1; }
 
-# prepare_machine [tap]: installs what is missing for building and running, and
-# for the TAP suite; where nothing is missing it asks nobody anything.
+# prepare_machine [tap | entry]: installs what is missing for building and
+# running, and for the TAP suite or the benchmark of that name; where nothing is
+# missing it asks nobody anything.
 prepare_machine() {
 	local asked=${PG_CONFIG:-pg_config} missing=()
 	have_compiler || missing+=(gcc libc6-dev)
@@ -70,6 +72,13 @@ prepare_machine() {
 		have pgbouncer || missing+=(pgbouncer)
 		have_python_module flask || missing+=(python3-flask)
 		have_python_module psycopg2 || missing+=(python3-psycopg2)
+		have_python_module pika || missing+=(python3-pika)
+		[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || missing+=(rabbitmq-server)
+	fi
+	if [ "${1:-}" = entry ]; then
+		have redis-server || missing+=(redis-server)
+		have_header hiredis/hiredis.h || missing+=(libhiredis-dev)
+		have_header postgresql/libpq-fe.h || have_header libpq-fe.h || missing+=(libpq-dev)
 	fi
 	find_server "$asked" || missing+=("$server_package")
 	if [ ${#missing[@]} -gt 0 ]; then
@@ -106,7 +115,7 @@ clean_up() {
 	cd /
 	if [ -n "$work" ]; then
 		# every server that still runs below $work goes at once: nothing is kept
-		for pid in $(servers pgbouncer.pid) $(servers '*.server.pid'); do kill -KILL "$pid" 2>/dev/null || true; done
+		for pid in $(servers pgbouncer.pid) $(servers '*.server.pid') $(servers redis.pid); do kill -KILL "$pid" 2>/dev/null || true; done
 		for pid in $(servers postmaster.pid); do
 			kill -QUIT "$pid" 2>/dev/null || continue
 			for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.1 || break; done

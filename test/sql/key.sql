@@ -24,7 +24,7 @@ SELECT :first < :second AND :second < :third AND :third < :fourth AS ascending;
 
 -- A clock that goes back an hour: numbers go on from the last one.
 SELECT setval('idem_number', last_value + 3600 * 1000000::bigint) AS ahead FROM idem_number \gset
-SELECT pg_sleep(0.11) \g /dev/null
+SELECT pg_sleep(1.1) \g /dev/null
 SELECT (idem_next_no()::bigint >> 10) - :ahead AS next;
 SELECT (idem_next_no()::bigint >> 10) > :ahead + 1 AS later;
 
@@ -36,7 +36,7 @@ ROLLBACK;
 BEGIN;
 SELECT last_value AS before FROM idem_number \gset
 SELECT setval('idem_number', (1::bigint << 53) - 2) AS last \gset
-SELECT pg_sleep(0.11) \g /dev/null
+SELECT pg_sleep(1.1) \g /dev/null
 SELECT idem_next_no();
 ROLLBACK;
 SELECT setval('idem_number', :before - 3600 * 1000000::bigint) IS NOT NULL AS reset;

@@ -8,6 +8,10 @@ $$;
 CREATE FUNCTION token_of(bytes bytea) RETURNS text LANGUAGE sql AS $$
 	SELECT translate(encode(bytes, 'base64'), E'+/=\n', '-_')
 $$;
+-- what is stored of one
+CREATE FUNCTION digest_of(token text) RETURNS bytea LANGUAGE sql AS $$
+	SELECT substring(bytes_of(token), 10, 5) || substring(sha256(bytes_of(token)), 1, 27)
+$$;
 CREATE FUNCTION hmac_of(key bytea, message bytea) RETURNS bytea LANGUAGE plpgsql AS $$
 DECLARE
 	inner_block bytea;
@@ -68,8 +72,9 @@ COMMIT;
 -- once; and again
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
-SELECT payment_no, digest = sha256(bytes_of(:'t')) AS of_all_its_bytes, forget_at - consumed_at AS remembered
-  FROM idem_token_used WHERE tenant_id = 'token' AND digest = sha256(bytes_of(:'t'));
+SELECT payment_no, digest = digest_of(:'t') AS of_all_its_bytes, forget_at - consumed_at BETWEEN '1 day' AND '1 day 1 minute' AS a_day,
+	   date_trunc('minute', forget_at) = forget_at AS to_the_minute
+  FROM idem_token_used WHERE tenant_id = 'token' AND digest = digest_of(:'t');
 BEGIN READ ONLY;
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
@@ -103,18 +108,18 @@ SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 -- consumed wins, until it is forgotten, whether or not a sweep has run
 BEGIN;
 INSERT INTO idem_token_used (tenant_id, digest, consumed_at, forget_at)
-VALUES ('token', sha256(bytes_of(:'t')), now() - interval '2 hours', now() + interval '22 hours');
+VALUES ('token', digest_of(:'t'), now() - interval '2 hours', now() + interval '22 hours');
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 ROLLBACK;
 BEGIN;
 INSERT INTO idem_token_used (tenant_id, digest, consumed_at, forget_at)
-VALUES ('token', sha256(bytes_of(:'t')), now() - interval '25 hours', now() - interval '1 hour');
+VALUES ('token', digest_of(:'t'), now() - interval '25 hours', now() - interval '1 hour');
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 ROLLBACK;
 -- a token that lives longer is remembered longer
 SELECT made('token', 'form', now() + interval '2 days') AS t \gset
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
-SELECT forget_at - now() > interval '47 hours' AS longer FROM idem_token_used WHERE tenant_id = 'token' AND digest = sha256(bytes_of(:'t'));
+SELECT forget_at - now() > interval '47 hours' AS longer FROM idem_token_used WHERE tenant_id = 'token' AND digest = digest_of(:'t');
 
 -- a rollback gives it back, to a savepoint too
 SELECT idem_issue_token('token', 'form') AS t \gset
@@ -206,7 +211,7 @@ SELECT idem_issue_token('token', 'payment') AS t \gset
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t', payment_no => 'token-1');
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t', payment_no => 'token-1');
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t');
-SELECT payment_no, repurchase, asked_payment_no FROM idem_token_used WHERE tenant_id = 'token' AND digest = sha256(bytes_of(:'t'));
+SELECT payment_no, repurchase, asked_payment_no FROM idem_token_used WHERE tenant_id = 'token' AND digest = digest_of(:'t');
 SELECT outcome FROM idem_consume_token('token', 'payment', :'t');
 BEGIN READ ONLY;
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t');
@@ -224,7 +229,7 @@ SELECT count(*) AS payments FROM idem_payment WHERE tenant_id = 'token';
 SELECT idem_issue_token('token', 'payment') AS t_2 \gset
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t_2', payment_no => 'token-1b');
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o1', 100, 'CNY', token => :'t_2', payment_no => 'token-1b');
-SELECT payment_no, asked_payment_no FROM idem_token_used WHERE tenant_id = 'token' AND digest = sha256(bytes_of(:'t_2'));
+SELECT payment_no, asked_payment_no FROM idem_token_used WHERE tenant_id = 'token' AND digest = digest_of(:'t_2');
 SELECT outcome FROM idem_consume_token('token', 'payment', :'t_2');
 
 -- the handle stands while the payment is pending; whatever became of it, nothing new is made
@@ -292,12 +297,12 @@ SELECT count(*) AS payments FROM idem_payment WHERE tenant_id = 'token' AND orde
 SELECT made('token', 'payment', now() - interval '1 hour') AS t \gset
 BEGIN;
 INSERT INTO idem_token_used (tenant_id, digest, payment_no, consumed_at, forget_at)
-VALUES ('token', sha256(bytes_of(:'t')), 'token-12', now() - interval '2 hours', now() + interval '22 hours');
+VALUES ('token', digest_of(:'t'), 'token-12', now() - interval '2 hours', now() + interval '22 hours');
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o12', 100, 'CNY', token => :'t');
 ROLLBACK;
 BEGIN;
 INSERT INTO idem_token_used (tenant_id, digest, payment_no, consumed_at, forget_at)
-VALUES ('token', sha256(bytes_of(:'t')), 'token-12', now() - interval '25 hours', now() - interval '1 hour');
+VALUES ('token', digest_of(:'t'), 'token-12', now() - interval '25 hours', now() - interval '1 hour');
 SELECT outcome, payment_no FROM idem_create_payment('token', 'o12', 100, 'CNY', token => :'t');
 ROLLBACK;
 
