@@ -12,7 +12,7 @@ use IPC::Run   ();
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-our @EXPORT = qw(new_cluster run_program begin_program end_program pgbench write_file read_file open_session
+our @EXPORT = qw(new_cluster run_program begin_program end_program kill_program pgbench write_file read_file open_session
   temporary_directory verify_is_empty make_every_kind $NOTHING_WAITS);
 
 # A statement that hangs is a failure, not a hang of the suite.
@@ -86,6 +86,15 @@ sub end_program
 	IPC::Run::finish($program->{run});
 	note($program->{err}) if $?;
 	return $? >> 8;
+}
+
+# kill_program(PROGRAM): with SIGKILL, as an accident would.
+sub kill_program
+{
+	my ($program) = @_;
+	@programs = grep { $_ != $program } @programs;
+	$program->{run}->kill_kill(grace => 0);
+	return;
 }
 
 END
