@@ -12,7 +12,7 @@ use IPC::Run   ();
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-our @EXPORT = qw(new_cluster new_primary new_standby run_program begin_program end_program pgbench open_pool write_file
+our @EXPORT = qw(new_cluster new_primary new_standby run_program begin_program end_program kill_program pgbench open_pool write_file
   read_file open_session temporary_directory verify_is_empty make_every_kind);
 
 # A statement that hangs is a failure, not a hang of the suite.
@@ -109,6 +109,15 @@ sub end_program
 	IPC::Run::finish($program->{run});
 	note($program->{err}) if $?;
 	return $? >> 8;
+}
+
+# kill_program(PROGRAM): with SIGKILL, as an accident would.
+sub kill_program
+{
+	my ($program) = @_;
+	@programs = grep { $_ != $program } @programs;
+	$program->{run}->kill_kill(grace => 0);
+	return;
 }
 
 END
