@@ -31,6 +31,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/cost.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -47,6 +48,7 @@ typedef struct OpenCall
 	int			nest_level;		/* transaction nest level at entry */
 	const char *reason;			/* for history; lives as long as the call */
 	bool		by_api;			/* not by a trigger outside of any call */
+	IdemAttempt *attempt;		/* lives as long as the call; NULL: none */
 } OpenCall;
 
 static OpenCall open_calls[IDEM_MAX_DEPTH];
@@ -336,7 +338,46 @@ push_call(bool by_api, const char *reason)
 	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
 	open_calls[depth].by_api = by_api;
 	open_calls[depth].reason = reason;
+	open_calls[depth].attempt = NULL;
 	depth++;
+}
+
+/* Is the innermost open call the only one? */
+bool
+idem_is_outermost(void)
+{
+	return depth == 1;
+}
+
+static int
+trigger_depth(void)
+{
+	return DatumGetInt32(OidFunctionCall0(F_PG_TRIGGER_DEPTH));
+}
+
+void
+idem_begin_attempt(IdemAttempt *attempt)
+{
+	attempt->trigger_depth = trigger_depth();
+	attempt->refused = false;
+	open_calls[depth - 1].attempt = attempt;
+}
+
+void
+idem_end_attempt(void)
+{
+	open_calls[depth - 1].attempt = NULL;
+}
+
+/* The attempt whose own statement fired the running trigger; NULL: none */
+IdemAttempt *
+idem_current_attempt(void)
+{
+	IdemAttempt *attempt = depth > 0 ? open_calls[depth - 1].attempt : NULL;
+
+	if (attempt == NULL || trigger_depth() != attempt->trigger_depth + 1)
+		return NULL;
+	return attempt;
 }
 
 /* Transaction callback: no call outlives its transaction */
@@ -387,9 +428,11 @@ make_call(FunctionCallInfo fcinfo)
 	return call;
 }
 
-/* Become the owner of the extension, until idem_leave or an error */
-static void
-become_owner(IdemCall *call)
+/*
+ * Become the owner of the extension, until idem_leave or an error.
+ */
+void
+idem_become_owner(IdemCall *call)
 {
 	SetUserIdAndSecContext(call->house->owner,
 						   call->caller_context |
@@ -397,11 +440,32 @@ become_owner(IdemCall *call)
 						   SECURITY_NOFORCE_RLS);
 }
 
+/*
+ * Become whoever called again, in a function that acts with his rights.
+ */
+void
+idem_become_caller(IdemCall *call)
+{
+	SetUserIdAndSecContext(call->caller, call->caller_context);
+}
+
+/* Make the result row, if the function returns one */
+static void
+make_result(IdemCall *call)
+{
+	TupleDesc	result = call->function->result;
+
+	if (result == NULL)
+		return;
+	call->values = palloc0(sizeof(Datum) * result->natts);
+	call->nulls = palloc(sizeof(bool) * result->natts);
+	idem_clear(call);
+}
+
 static IdemCall *
 enter(FunctionCallInfo fcinfo, bool fact)
 {
 	IdemCall   *call = make_call(fcinfo);
-	TupleDesc	result = call->function->result;
 
 	call->fact = fact;
 	if (call->function->takes_tenant)
@@ -409,15 +473,9 @@ enter(FunctionCallInfo fcinfo, bool fact)
 
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	access_check(call);
-	become_owner(call);
+	idem_become_owner(call);
 	push_call(true, NULL);
-
-	if (result != NULL)
-	{
-		call->values = palloc0(sizeof(Datum) * result->natts);
-		call->nulls = palloc(sizeof(bool) * result->natts);
-		idem_clear(call);
-	}
+	make_result(call);
 	return call;
 }
 
@@ -441,6 +499,22 @@ idem_enter_fact(FunctionCallInfo fcinfo)
 }
 
 /*
+ * Enter a request that acts on a table of the caller's with the caller's own
+ * rights: EXECUTE opens it, and whatever it does he could have done himself.
+ * So it is no call of the API to the extension's own tables.
+ */
+IdemCall *
+idem_enter_as_caller(FunctionCallInfo fcinfo)
+{
+	IdemCall   *call = make_call(fcinfo);
+
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	push_call(false, NULL);
+	make_result(call);
+	return call;
+}
+
+/*
  * For a trigger that needs a statement of ours: no rights to check, since the
  * statement that fired it was allowed.  It counts as open, so that nothing it
  * stands on is swept away, but is inside the API only if it was fired there.
@@ -452,27 +526,20 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 
 	call->fact = true;
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
-	become_owner(call);
+	idem_become_owner(call);
 	push_call(idem_inside_call(), idem_current_reason());
 	return call;
 }
 
 /*
- * Open SPI and pin the settings that its statements depend on.  seqscan is off
- * because our kept plans address rows by ctid, and a plan made while a table
- * had one page would otherwise read that table from end to end ever after; for
- * the same reason tidscan is on.
+ * Pin, in the current GUC nest level, what plans depend on.  seqscan is off
+ * because our kept plans address rows by ctid or by their key, and a plan made
+ * while a table had one page would otherwise read that table from end to end
+ * ever after; for the same reason tidscan is on.
  */
 void
-idem_connect(IdemCall *call)
+idem_pin_plans(void)
 {
-	if (call->connected)
-		return;
-
-	call->guc_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
 	(void) set_config_option("enable_seqscan", "off",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
@@ -480,10 +547,39 @@ idem_connect(IdemCall *call)
 		(void) set_config_option("enable_tidscan", "on",
 								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 								 true, 0, false);
+}
+
+/*
+ * Open SPI for statements that fire a caller's triggers: they find the
+ * settings that they would find if he had run the statements.
+ */
+void
+idem_connect_unpinned(IdemCall *call)
+{
+	if (call->connected)
+		return;
+
+	call->guc_level = NewGUCNestLevel();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
 	call->connected = true;
+}
+
+/*
+ * Open SPI and pin the settings that its statements depend on.
+ */
+void
+idem_connect(IdemCall *call)
+{
+	if (call->connected)
+		return;
+
+	idem_connect_unpinned(call);
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	idem_pin_plans();
 }
 
 

@@ -15,6 +15,7 @@ int			idem_wait_ms = 1000;
 int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
 bool		idem_allow_drop = false;
+bool		idem_restoring = false;
 char	   *idem_actor = NULL;
 
 void		_PG_init(void);
@@ -46,6 +47,11 @@ _PG_init(void)
 							 NULL,
 							 &idem_allow_drop, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("idem.restoring",
+							 "Lets rows be loaded into attached tables in whatever state they were, unrecorded.",
+							 "For restoring rows alone; a whole dump makes the guards after the rows and does not need it.",
+							 &idem_restoring, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("idem.actor",
 							   "Who acts, as the application knows him; noted in history and anomalies.",
 							   NULL,

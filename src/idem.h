@@ -26,6 +26,7 @@ extern int	idem_wait_ms;
 extern int	idem_node_id;
 extern int	idem_close_grace_s;
 extern bool idem_allow_drop;
+extern bool idem_restoring;
 extern char *idem_actor;
 
 #endif							/* IDEM_H */
