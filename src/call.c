@@ -19,9 +19,9 @@
 #include "access.h"
 #include "call.h"
 #include "look.h"
+#include "open_call.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -31,28 +31,12 @@
 #include "nodes/execnodes.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/cost.h"
-#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
-
-/* Calls may nest: a hook or a user's trigger calls the API again */
-#define IDEM_MAX_DEPTH 64
-
-/* An open call, known without touching memory that an abort has freed */
-typedef struct OpenCall
-{
-	int			nest_level;		/* transaction nest level at entry */
-	const char *reason;			/* for history; lives as long as the call */
-	bool		by_api;			/* not by a trigger outside of any call */
-	IdemAttempt *attempt;		/* lives as long as the call; NULL: none */
-} OpenCall;
-
-static OpenCall open_calls[IDEM_MAX_DEPTH];
-static int	depth = 0;
 
 static HTAB *houses = NULL;
 static HTAB *functions = NULL;
@@ -258,7 +242,7 @@ idem_function(Oid function_oid)
 	MemoryContext old;
 	bool		found;
 
-	if (stale && depth == 0)
+	if (stale && idem_calls_open() == 0)
 		sweep_caches();
 
 	function = hash_search(functions, &function_oid, HASH_FIND, NULL);
@@ -298,117 +282,6 @@ IdemHouse *
 idem_house(Oid function_oid)
 {
 	return idem_function(function_oid)->house;
-}
-
-
-/* ---------- open calls ---------- */
-
-/* Is a call of the API open, at whatever depth? */
-bool
-idem_inside_call(void)
-{
-	return depth > 0 && open_calls[depth - 1].by_api;
-}
-
-/* The reason that the innermost call gave, for history; NULL: none */
-const char *
-idem_current_reason(void)
-{
-	return depth > 0 ? open_calls[depth - 1].reason : NULL;
-}
-
-/*
- * Give the reason that history shall note for the moves of this call.
- */
-void
-idem_because(IdemCall *call, NullableDatum reason)
-{
-	open_calls[depth - 1].reason = reason.isnull ? NULL :
-		MemoryContextStrdup(call->context, TextDatumGetCString(reason.value));
-}
-
-static void
-push_call(bool by_api, const char *reason)
-{
-	if (depth >= IDEM_MAX_DEPTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
-				 errmsg("calls of idem are nested too deeply"),
-				 errdetail("No more than %d calls can be open at once.", IDEM_MAX_DEPTH)));
-	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
-	open_calls[depth].by_api = by_api;
-	open_calls[depth].reason = reason;
-	open_calls[depth].attempt = NULL;
-	depth++;
-}
-
-/* Is the innermost open call the only one? */
-bool
-idem_is_outermost(void)
-{
-	return depth == 1;
-}
-
-static int
-trigger_depth(void)
-{
-	return DatumGetInt32(OidFunctionCall0(F_PG_TRIGGER_DEPTH));
-}
-
-void
-idem_begin_attempt(IdemAttempt *attempt)
-{
-	attempt->trigger_depth = trigger_depth();
-	attempt->refused = false;
-	open_calls[depth - 1].attempt = attempt;
-}
-
-void
-idem_end_attempt(void)
-{
-	open_calls[depth - 1].attempt = NULL;
-}
-
-/* The attempt whose own statement fired the running trigger; NULL: none */
-IdemAttempt *
-idem_current_attempt(void)
-{
-	IdemAttempt *attempt = depth > 0 ? open_calls[depth - 1].attempt : NULL;
-
-	if (attempt == NULL || trigger_depth() != attempt->trigger_depth + 1)
-		return NULL;
-	return attempt;
-}
-
-/* Transaction callback: no call outlives its transaction */
-static void
-close_calls(XactEvent event, void *arg pg_attribute_unused())
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			depth = 0;
-			break;
-		default:
-			break;
-	}
-}
-
-/* Subtransaction callback: calls entered inside it went with it */
-static void
-close_sub_calls(SubXactEvent event, SubTransactionId sub pg_attribute_unused(),
-				SubTransactionId parent pg_attribute_unused(),
-				void *arg pg_attribute_unused())
-{
-	if (event != SUBXACT_EVENT_ABORT_SUB)
-		return;
-	while (depth > 0 &&
-		   open_calls[depth - 1].nest_level >= GetCurrentTransactionNestLevel())
-		depth--;
 }
 
 
@@ -474,7 +347,7 @@ enter(FunctionCallInfo fcinfo, bool fact)
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	access_check(call);
 	idem_become_owner(call);
-	push_call(true, NULL);
+	open_call_push(true, NULL);
 	make_result(call);
 	return call;
 }
@@ -509,7 +382,7 @@ idem_enter_as_caller(FunctionCallInfo fcinfo)
 	IdemCall   *call = make_call(fcinfo);
 
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
-	push_call(false, NULL);
+	open_call_push(false, NULL);
 	make_result(call);
 	return call;
 }
@@ -527,7 +400,7 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 	call->fact = true;
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	idem_become_owner(call);
-	push_call(idem_inside_call(), idem_current_reason());
+	open_call_push(idem_inside_call(), idem_current_reason());
 	return call;
 }
 
@@ -746,7 +619,7 @@ leave(IdemCall *call)
 	idem_unlock_names(call);
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
-	depth--;
+	open_call_pop();
 }
 
 void
@@ -754,7 +627,7 @@ idem_leave_trigger(IdemCall *call)
 {
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
-	depth--;
+	open_call_pop();
 }
 
 /*
@@ -848,6 +721,5 @@ idem_init_call(void)
 
 	CacheRegisterSyscacheCallback(PROCOID, forget_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, doubt_houses, (Datum) 0);
-	RegisterXactCallback(close_calls, NULL);
-	RegisterSubXactCallback(close_sub_calls, NULL);
+	idem_init_open_call();
 }

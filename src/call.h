@@ -156,7 +156,7 @@ extern const char *idem_current_reason(void);
 extern void idem_begin_attempt(IdemAttempt *attempt);
 extern void idem_end_attempt(void);
 extern IdemAttempt *idem_current_attempt(void);
-extern bool idem_is_outermost(void);
+extern int	idem_calls_open(void);
 
 extern void idem_init_call(void);
 
