@@ -15,6 +15,7 @@
 #include "access/genam.h"
 #include "fmgr.h"
 #include "utils/guc.h"
+#include "utils/plancache.h"
 
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -45,6 +46,14 @@
 #else
 #define idem_index_insert(index, values, isnull, tid, heap, unique, info) \
 	index_insert(index, values, isnull, tid, heap, unique, info)
+#endif
+
+/* 14: a plan is held by a resource owner, or by none */
+#if PG_VERSION_NUM >= 140000
+#define idem_release_plan(plan, saved) \
+	ReleaseCachedPlan(plan, (saved) ? CurrentResourceOwner : NULL)
+#else
+#define idem_release_plan(plan, saved) ReleaseCachedPlan(plan, saved)
 #endif
 
 /* 14: a hash table with string keys says so; before, it is what flags of 0 mean */

@@ -7,6 +7,7 @@
 #include "call.h"
 #include "idem.h"
 #include "machine.h"
+#include "move.h"
 #include "token.h"
 
 PG_MODULE_MAGIC;
@@ -62,5 +63,6 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_move();
 	idem_init_token();
 }
