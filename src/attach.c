@@ -23,6 +23,7 @@
  */
 #include "attach.h"
 #include "conform.h"
+#include "machine_tables.h"
 
 #include "access/table.h"
 #include "catalog/pg_class.h"
@@ -111,7 +112,7 @@ read_arguments(Attach *attach)
 		attach->asked_entity = TextDatumGetCString(entity.value);
 	if (attach->asked_payload != NIL && !attach->outbox)
 		idem_bad_argument(call, PAYLOAD, "Without outbox there are no events to carry it.");
-	attach->guard = attachment_guard_function(call->house);
+	attach->guard = machine_guard_function(call->house);
 }
 
 
@@ -350,6 +351,6 @@ idem_detach_machine(PG_FUNCTION_ARGS)
 
 	attach.call = idem_enter_as_caller(fcinfo);
 	attach.target = DatumGetObjectId(idem_arg_required(attach.call, TARGET).value);
-	attach.guard = attachment_guard_function(attach.call->house);
+	attach.guard = machine_guard_function(attach.call->house);
 	return idem_leave(attach.call, do_detach(&attach));
 }

@@ -12,6 +12,7 @@
  */
 #include "attach.h"
 #include "look.h"
+#include "machine_tables.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

@@ -38,10 +38,10 @@
  *-------------------------------------------------------------------------
  */
 #include "attachment.h"
+#include "machine_tables.h"
 
 #include "access/table.h"
 #include "catalog/partition.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "optimizer/optimizer.h"
@@ -417,33 +417,13 @@ attachment_of(FunctionCallInfo fcinfo)
 }
 
 /*
- * The trigger function of a house.
- */
-Oid
-attachment_guard_function(const IdemHouse *house)
-{
-	oidvector  *nothing = buildoidvector(NULL, 0);
-	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-										   CStringGetDatum("idem_guard"),
-										   PointerGetDatum(nothing),
-										   ObjectIdGetDatum(house->nspoid));
-
-	if (!OidIsValid(function))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("function %s.idem_guard() does not exist", house->schema),
-				 errdetail("It belongs to the extension idem.")));
-	return function;
-}
-
-/*
  * The guard of a table, as a row of its triggers: the one BEFORE UPDATE, and
  * where that is missing any other for each row.  NULL: it is not attached.
  */
 Trigger *
 attachment_trigger(const IdemHouse *house, Relation table)
 {
-	Oid			function = attachment_guard_function(house);
+	Oid			function = machine_guard_function(house);
 	TriggerDesc *triggers = table->trigdesc;
 	Trigger    *found = NULL;
 

@@ -73,7 +73,6 @@ extern Attachment *attachment_read(const TriggerData *data, const IdemHouse *hou
 extern const Machine *attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment);
 
 /* Outside of a trigger */
-extern Oid	attachment_guard_function(const IdemHouse *house);
 extern Trigger *attachment_trigger(const IdemHouse *house, Relation table);
 extern Attachment *attachment_of_table(const IdemHouse *house, Relation table);
 extern const Machine *attachment_machine_of(const IdemHouse *house, Relation table,

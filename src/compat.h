@@ -78,7 +78,7 @@
 #if PG_VERSION_NUM < 160000
 #include "utils/acl.h"
 #define idem_schema_aclcheck(nsp, role, mode) pg_namespace_aclcheck(nsp, role, mode)
-#define idem_function_aclcheck(proc, role, mode) pg_proc_aclcheck(proc, role, mode)
+#define idem_function_aclcheck(function, role, mode) pg_proc_aclcheck(function, role, mode)
 #define idem_owns_table(relid, role) pg_class_ownercheck(relid, role)
 #else
 #include "catalog/pg_class.h"
@@ -87,8 +87,8 @@
 #include "utils/acl.h"
 #define idem_schema_aclcheck(nsp, role, mode) \
 	object_aclcheck(NamespaceRelationId, nsp, role, mode)
-#define idem_function_aclcheck(proc, role, mode) \
-	object_aclcheck(ProcedureRelationId, proc, role, mode)
+#define idem_function_aclcheck(function, role, mode) \
+	object_aclcheck(ProcedureRelationId, function, role, mode)
 #define idem_owns_table(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #endif
 

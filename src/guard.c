@@ -53,12 +53,13 @@ typedef struct Check
 } Check;
 
 static IdemLog history = {
-	"idem_history", 12,
+	"idem_history", 14,
 	IDEM_QUERY("INSERT INTO @schema@.idem_history (tenant_id, entity, key, version, from_state,"
-			   " to_state, event, actor, session_role, reason, event_id, at)"
-			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+			   " to_state, event, actor, session_role, reason, event_id, at, machine, machine_version)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 			   TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID,
-			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID)
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID,
+			   TEXTOID, INT4OID)
 };
 
 
@@ -568,6 +569,7 @@ optional_text(const char *text)
 static void
 write_history(Check *check, const Move *move, NullableDatum event_id)
 {
+	const Machine *machine = check->attachment->machine;
 	NullableDatum row[] = {
 		move->tenant_id,
 		IDEM_TEXT(check->attachment->entity),
@@ -580,7 +582,9 @@ write_history(Check *check, const Move *move, NullableDatum event_id)
 		IDEM_TEXT(GetUserNameFromId(GetSessionUserId(), false)),
 		optional_text(idem_current_reason()),
 		event_id,
-		IDEM_VALUE(TimestampTzGetDatum(move->at))
+		IDEM_VALUE(TimestampTzGetDatum(move->at)),
+		machine->builtin ? IDEM_NULL : IDEM_TEXT(machine->name),
+		machine->builtin ? IDEM_NULL : IDEM_VALUE(Int32GetDatum(machine->version))
 	};
 
 	idem_append(check->fcinfo, &history, row);

@@ -34,7 +34,6 @@
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -320,13 +319,28 @@ load_rules(const IdemHouse *house)
 	return rules;
 }
 
-const Machine *
-machine_find(const IdemHouse *house, const char *name, uint64 *epoch)
+/* The rules of a house, as good as new */
+static const Rules *
+current_rules(const IdemHouse *house)
 {
 	Rules	   *rules = hash_search(rules_of_houses, &house->nspoid, HASH_FIND, NULL);
 
 	if (rules == NULL || rules->epoch != machine_epoch)
 		rules = load_rules(house);
+	return rules;
+}
+
+List *
+machine_all(const IdemHouse *house)
+{
+	return current_rules(house)->machines;
+}
+
+const Machine *
+machine_find(const IdemHouse *house, const char *name, uint64 *epoch)
+{
+	const Rules *rules = current_rules(house);
+
 	*epoch = rules->epoch;
 	return find_in_list(rules->machines, name);
 }
@@ -376,11 +390,19 @@ machine_hold(IdemCall *call, Datum name, LOCKMODE mode)
 	return true;
 }
 
+/* Give back what was held for nothing */
+void
+machine_let_go(IdemCall *call, Datum name, LOCKMODE mode)
+{
+	idem_let_name_go(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode);
+}
+
 
 /* ---------- words for messages ---------- */
 
-static void
-append_quoted(StringInfo list, const char *name)
+/* Append a name to a list of names */
+void
+machine_quote(StringInfo list, const char *name)
 {
 	appendStringInfo(list, list->len == 0 ? "\"%s\"" : ", \"%s\"", name);
 }
@@ -393,7 +415,7 @@ machine_targets(const MachineState *from)
 
 	initStringInfo(&list);
 	foreach(cell, from->moves)
-		append_quoted(&list, ((MachineMove *) lfirst(cell))->to->name);
+		machine_quote(&list, ((MachineMove *) lfirst(cell))->to->name);
 	return list.data;
 }
 
@@ -409,7 +431,7 @@ machine_births(const Machine *machine)
 		const MachineState *state = lfirst(cell);
 
 		if (state->initial)
-			append_quoted(&list, state->name);
+			machine_quote(&list, state->name);
 	}
 	return list.data;
 }

@@ -8,6 +8,7 @@
 
 #include "call.h"
 
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
 typedef struct MachineState
@@ -50,6 +51,9 @@ extern uint64 machine_epoch;
  */
 extern const Machine *machine_find(const IdemHouse *house, const char *name, uint64 *epoch);
 
+/* All machines of a house */
+extern List *machine_all(const IdemHouse *house);
+
 /* A state by name, NULL if the machine does not declare it */
 extern const MachineState *machine_state(const Machine *machine, const char *name, int len);
 
@@ -63,10 +67,12 @@ extern const MachineMove *machine_move(const MachineState *from, const MachineSt
  * To be called before any table is locked.
  */
 extern bool machine_hold(IdemCall *call, Datum name, LOCKMODE mode);
+extern void machine_let_go(IdemCall *call, Datum name, LOCKMODE mode);
 
 /* For messages: the states one may go to, and those a row may be born in */
 extern char *machine_targets(const MachineState *from);
 extern char *machine_births(const Machine *machine);
+extern void machine_quote(StringInfo list, const char *name);
 
 extern void idem_init_machine(void);
 

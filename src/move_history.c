@@ -11,6 +11,7 @@
  */
 #include "access.h"
 #include "attach.h"
+#include "machine_tables.h"
 #include "move.h"
 
 #include "access/relation.h"
@@ -73,7 +74,7 @@ open_target(IdemCall *call)
 	bool		own;
 
 	if (!is_attached(call, relid))
-		relid = attach_entity_table(attachment_guard_function(call->house),
+		relid = attach_entity_table(machine_guard_function(call->house),
 									TextDatumGetCString(target), NIL, &own);
 	if (!OidIsValid(relid))
 		ereport(ERROR,

@@ -60,5 +60,7 @@ table_lock_all(IdemCall *call, List *tables, LOCKMODE mode)
 {
 	TableLock	lock = {call, tables, mode};
 
+	if (tables == NIL)
+		return true;
 	return idem_try(lock_each, &lock, ERRCODE_LOCK_NOT_AVAILABLE) == NULL;
 }

@@ -31,6 +31,15 @@ typedef struct Invariant
 	" UNION ALL SELECT tenant_id, 'refund', refund_no, status, version FROM @schema@.idem_refund" \
 	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly)"
 
+/* Moves and births as the definitions have them */
+#define DEFINED_MOVES \
+	" name, (x ->> 'from') COLLATE \"C\", (x ->> 'to') COLLATE \"C\", (x ->> 'event') COLLATE \"C\"," \
+	" coalesce((x ->> 'fact')::boolean, false)" \
+	" FROM @schema@.idem_machine, jsonb_array_elements(definition -> 'moves') x"
+#define DEFINED_BIRTHS \
+	" name, x COLLATE \"C\", NULL, NULL, true" \
+	" FROM @schema@.idem_machine, jsonb_array_elements_text(definition -> 'initial') x"
+
 #define OWN_ENTITIES " ('order', 'payment', 'refund', 'anomaly')"
 
 static const Invariant invariants[] = {
@@ -318,6 +327,47 @@ static const Invariant invariants[] = {
 		" AND CASE WHEN h.from_state IS NULL THEN s.state IS NULL ELSE m.machine IS NULL END"
 	},
 
+	/* ... and where somebody else's machine judged it, in that version of its rules */
+	{
+		"history_by_its_rules",
+		"SELECT h.tenant_id, h.entity, h.key,"
+		" format('%s from %s to %s, by machine %s, version %s', h.event, coalesce(h.from_state, 'nothing'),"
+		" h.to_state, h.machine, h.machine_version)"
+		" FROM @schema@.idem_history h JOIN @schema@.idem_machine_version v"
+		" ON v.name = h.machine AND v.version = h.machine_version"
+		" WHERE NOT CASE WHEN h.from_state IS NULL THEN v.definition -> 'initial' ? h.to_state"
+		" ELSE v.definition -> 'moves' @> jsonb_build_array(jsonb_build_object("
+		"'from', h.from_state, 'to', h.to_state, 'event', h.event)) END"
+	},
+
+	/* ---------- definitions ---------- */
+
+	/* The rules are those of the definition */
+	{
+		"rules_as_defined",
+		"SELECT DISTINCT NULL, 'machine', name, format('its rules are not those of its definition, version %s', version)"
+		" FROM @schema@.idem_machine JOIN"
+		" ((SELECT machine, from_state, to_state, event, fact FROM @schema@.idem_machine_move"
+		" EXCEPT SELECT" DEFINED_MOVES ")"
+		" UNION ALL (SELECT" DEFINED_MOVES
+		" EXCEPT SELECT machine, from_state, to_state, event, fact FROM @schema@.idem_machine_move)"
+		" UNION ALL (SELECT machine, state, NULL, NULL, initial FROM @schema@.idem_machine_state WHERE initial"
+		" EXCEPT SELECT" DEFINED_BIRTHS ")"
+		" UNION ALL (SELECT" DEFINED_BIRTHS
+		" EXCEPT SELECT machine, state, NULL, NULL, initial FROM @schema@.idem_machine_state WHERE initial)) d"
+		" ON d.machine = name WHERE definition IS NOT NULL"
+	},
+
+	/* The definition in force is one of those that are kept, the last one */
+	{
+		"definition_kept",
+		"SELECT NULL, 'machine', m.name, format('version %s is not the last one that is kept', m.version)"
+		" FROM @schema@.idem_machine m LEFT JOIN"
+		" (SELECT DISTINCT ON (name) * FROM @schema@.idem_machine_version ORDER BY name, version DESC) v"
+		" ON v.name = m.name AND v.version = m.version AND v.definition = m.definition AND v.defined_by = m.defined_by"
+		" WHERE m.definition IS NOT NULL AND v.name IS NULL"
+	},
+
 	/* ---------- events ---------- */
 
 	/* Each move has its event, as long as events are kept */
@@ -362,6 +412,7 @@ static const Invariant invariants[] = {
 		" ('idem_machine', 'zz_idem_rules'), ('idem_machine', 'zz_idem_truncate'),"
 		" ('idem_machine_state', 'zz_idem_rules'), ('idem_machine_state', 'zz_idem_truncate'),"
 		" ('idem_machine_move', 'zz_idem_rules'), ('idem_machine_move', 'zz_idem_truncate'),"
+		" ('idem_machine_version', 'zz_idem_guard'), ('idem_machine_version', 'zz_idem_truncate'),"
 		" ('idem_access', 'idem_access_changed'), ('idem_access', 'idem_access_emptied'),"
 		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied'),"
 		" ('idem_token_secret', 'idem_secret_changed'), ('idem_token_secret', 'idem_secret_emptied')) w (tab, trigger)"

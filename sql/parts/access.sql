@@ -64,6 +64,9 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
 	('auditor', 'idem_get_receipts'),
+	('operator', 'idem_define_machine'),
+	('operator', 'idem_list_machines'),
+	('auditor', 'idem_list_machines'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),
@@ -102,7 +105,14 @@ INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) 
 	('fulfil', 'idem_key', true),
 	('relay', 'idem_key', true),
 	('operator', 'idem_key', true),
-	('auditor', 'idem_key', true);
+	('auditor', 'idem_key', true),
+	('client', 'idem_machine_diagram', true),
+	('channel', 'idem_machine_diagram', true),
+	('cashier', 'idem_machine_diagram', true),
+	('fulfil', 'idem_machine_diagram', true),
+	('relay', 'idem_machine_diagram', true),
+	('operator', 'idem_machine_diagram', true),
+	('auditor', 'idem_machine_diagram', true);
 
 /*
  * Row changes send no invalidation by themselves.  Row triggers, since logical
@@ -139,7 +149,7 @@ CREATE FUNCTION @extschema@.idem_allow(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_allow';
 COMMENT ON FUNCTION @extschema@.idem_allow(regrole, text, text) IS
-'Lets a role, and who inherits its rights, call the functions of a capability for a tenant (*: for all): notes it in idem_access, grants EXECUTE on them and USAGE on the schema. Only for superusers and members of the extension''s owner (42501).
+'Lets a role, and who inherits its rights, call the functions of a capability for a tenant (*: for all): notes it in idem_access, grants EXECUTE on them, SELECT on the views that show what they return, and USAGE on the schema. Only for superusers and members of the extension''s owner (42501).
 Rows that a dropped role of the same name left behind go: a row is left behind when the role may execute none of its capability''s functions.
 Outcomes: allowed; duplicate (nothing was missing); in_progress (another transaction is changing access).
 Errors: 22004, 22023 (unknown capability, no such role), 42501.';
@@ -152,7 +162,7 @@ CREATE FUNCTION @extschema@.idem_disallow(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_disallow';
 COMMENT ON FUNCTION @extschema@.idem_disallow(regrole, text, text) IS
-'Takes back what idem_allow gave, and EXECUTE on the functions that nothing else allowed to the role needs. USAGE on the schema stays. Only for superusers and members of the extension''s owner (42501).
+'Takes back what idem_allow gave, EXECUTE on the functions that nothing else allowed to the role needs, and SELECT on their views. USAGE on the schema stays. Only for superusers and members of the extension''s owner (42501).
 Outcomes: removed; duplicate (there was no such row); in_progress (another transaction is changing access).
 Errors: 22004, 22023 (unknown capability, no such role), 42501.';
 

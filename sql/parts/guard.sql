@@ -115,6 +115,12 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_history
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_history
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_machine_version
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'append_only=on');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_machine_version
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* Events are thrown away by their readers, not changed. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_outbox
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(

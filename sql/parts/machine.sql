@@ -40,6 +40,17 @@ CREATE TABLE @extschema@.idem_machine_move (
 COMMENT ON TABLE @extschema@.idem_machine_move IS
 'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says. guard: the function schema.name(old jsonb, new jsonb) that must return true for the row to make the move, quoted as in SQL.';
 
+CREATE TABLE @extschema@.idem_machine_version (
+	name @extschema@.idem_key_text NOT NULL,
+	version integer NOT NULL,
+	definition jsonb NOT NULL,
+	defined_by name NOT NULL,
+	at timestamptz NOT NULL,
+	PRIMARY KEY (name, version)
+);
+COMMENT ON TABLE @extschema@.idem_machine_version IS
+'Every definition that a machine has had, append-only, so that a move can be judged by the rules of its time: a version holds from at until the next one''s. Built-in machines have none.';
+
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
 	('order', true), ('payment', true), ('refund', true), ('anomaly', true);
 
@@ -133,11 +144,13 @@ CREATE TABLE @extschema@.idem_history (
 	session_role text NOT NULL,
 	reason text,
 	event_id uuid,
-	at timestamptz NOT NULL
+	at timestamptz NOT NULL,
+	machine text COLLATE "C",
+	machine_version integer
 );
 CREATE INDEX idem_history_key ON @extschema@.idem_history (tenant_id, entity, key);
 COMMENT ON TABLE @extschema@.idem_history IS
-'Every move of every guarded row, append-only. from_state is NULL at birth; version is the row''s after the move; event_id is the move''s row in idem_outbox; actor is idem.actor, session_role the login role.';
+'Every move of every guarded row, append-only. from_state is NULL at birth; version is the row''s after the move; event_id is the move''s row in idem_outbox; actor is idem.actor, session_role the login role; machine and machine_version are the rules by which the move was judged, NULL for a built-in machine.';
 
 CREATE FUNCTION @extschema@.idem_guard_rules() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'idem_guard_rules';
