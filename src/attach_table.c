@@ -262,22 +262,22 @@ demand_column(Relation table, const char *argument, const char *name)
 }
 
 pg_noreturn static void
-raise_wrong_column(Relation table, Form_pg_attribute column, const char *argument, const char *detail)
+raise_wrong_column(Relation table, Form_pg_attribute column, const char *role, const char *detail)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATATYPE_MISMATCH),
-			 errmsg("column \"%s\" of table \"%s\" cannot be the %s",
-					NameStr(column->attname), RelationGetRelationName(table), argument),
+			 errmsg("column \"%s\" of table \"%s\" cannot be %s",
+					NameStr(column->attname), RelationGetRelationName(table), role),
 			 errdetail("%s", detail),
 			 errtablecol(table, column->attnum)));
 }
 
 /* A trigger sees no generated column before it is computed, a virtual one never */
 static void
-demand_stored(Relation table, Form_pg_attribute column, const char *argument)
+demand_stored(Relation table, Form_pg_attribute column, const char *role)
 {
 	if (column->attgenerated != '\0')
-		raise_wrong_column(table, column, argument, "It is a generated column.");
+		raise_wrong_column(table, column, role, "It is a generated column.");
 }
 
 static void
@@ -286,7 +286,7 @@ check_state_column(const Attach *attach, Relation table)
 	Form_pg_attribute column = demand_column(table, "state_column", attach->state_column);
 	Oid			type = getBaseType(column->atttypid);
 
-	demand_stored(table, column, "state column");
+	demand_stored(table, column, "the state column");
 	switch (type)
 	{
 		case TEXTOID:
@@ -299,11 +299,11 @@ check_state_column(const Attach *attach, Relation table)
 			break;
 		default:
 			if (get_typtype(type) != TYPTYPE_ENUM)
-				raise_wrong_column(table, column, "state column",
+				raise_wrong_column(table, column, "the state column",
 								   "A state is a text, an enum, an integer, or a domain over one of these.");
 	}
 	if (is_in(attach->frozen, attach->state_column))
-		raise_wrong_column(table, column, "state column", "It is frozen, or part of the key.");
+		raise_wrong_column(table, column, "the state column", "It is frozen, or part of the key.");
 }
 
 static void
@@ -314,14 +314,14 @@ check_version_column(const Attach *attach, Relation table)
 	if (attach->version_column == NULL)
 		return;
 	column = demand_column(table, "version_column", attach->version_column);
-	demand_stored(table, column, "version column");
+	demand_stored(table, column, "the version column");
 	if (getBaseType(column->atttypid) != INT4OID)
-		raise_wrong_column(table, column, "version column", "A version is an integer.");
+		raise_wrong_column(table, column, "the version column", "A version is an integer.");
 	if (column->attidentity != '\0')
-		raise_wrong_column(table, column, "version column", "It is an identity column.");
+		raise_wrong_column(table, column, "the version column", "It is an identity column.");
 	if (is_in(attach->frozen, attach->version_column) ||
 		strcmp(attach->version_column, attach->state_column) == 0)
-		raise_wrong_column(table, column, "version column",
+		raise_wrong_column(table, column, "the version column",
 						   "It is frozen, part of the key, or the state.");
 }
 
@@ -336,7 +336,8 @@ check_column_list(Relation table, const char *argument, const List *names, bool 
 
 		if (stored ? column->attgenerated != '\0' :
 			column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
-			raise_wrong_column(table, column, argument, "It is a generated column.");
+			raise_wrong_column(table, column, stored ? argument : psprintf("in %s", argument),
+							   "It is a generated column.");
 	}
 }
 
@@ -379,7 +380,8 @@ attach_check_columns(Attach *attach, Relation table)
 	check_state_column(attach, table);
 	check_version_column(attach, table);
 	if (attach->tenant_column != NULL)
-		demand_stored(table, demand_column(table, "tenant_column", attach->tenant_column), "tenant");
+		demand_stored(table, demand_column(table, "tenant_column", attach->tenant_column),
+					  "the tenant column");
 	check_column_list(table, "active_key", attach->active_key, false);
 	check_column_list(table, "frozen", attach->frozen, true);
 	check_column_list(table, "payload", attach->asked_payload, false);

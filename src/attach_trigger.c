@@ -22,6 +22,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
@@ -56,6 +57,7 @@ typedef struct OptionName
 static const OptionName option_names[] = {
 	{"machine", "machine"},
 	{"state", "state_column"},
+	{"tenant", "tenant_column"},
 	{"active_key", "active_key"},
 	{"version", "version_column"},
 	{"frozen", "frozen"},
@@ -63,7 +65,6 @@ static const OptionName option_names[] = {
 	{"outbox", "outbox"},
 	{"forbid_delete", "forbid_delete"},
 	{"payload", "payload"},
-	{"tenant", "tenant_column"},
 	{"entity", "entity"}
 };
 
@@ -114,8 +115,7 @@ attach_arguments(const Attach *attach)
 	if (attach->outbox)
 		list = add_columns(list, "payload",
 						   attach->asked_payload != NIL ? attach->asked_payload : attach->key);
-	if (attach->forbid_delete)
-		list = add_argument(list, "forbid_delete", "on");
+	list = add_argument(list, "forbid_delete", on_or_off(attach->forbid_delete));
 	list = add_columns(list, "active_key", attach->active_key);
 	list = add_argument(list, "active_index", attach->active_index);
 	return list;
@@ -246,6 +246,54 @@ attach_is_complete(const Attach *attach, Oid member)
 	}
 	table_close(table, NoLock);
 	return complete;
+}
+
+/* What is wrong with one of the triggers that a table needs; NULL: nothing */
+static const char *
+trigger_fault(const Trigger *trigger, const Trigger *guard)
+{
+	if (trigger == NULL)
+		return "is missing";
+	if (trigger->tgenabled == TRIGGER_DISABLED)
+		return "is disabled";
+	if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA)
+		return "is enabled on replicas only";
+	if (trigger->tgqual != NULL || trigger->tgnattr != 0)
+		return "does not fire for every UPDATE";
+	if (!TRIGGER_FOR_ROW(trigger->tgtype))
+		return NULL;
+	if (trigger->tgnargs != guard->tgnargs)
+		return "has arguments of its own";
+	for (int i = 0; i < trigger->tgnargs; i++)
+	{
+		if (strcmp(trigger->tgargs[i], guard->tgargs[i]) != 0)
+			return "has arguments of its own";
+	}
+	return NULL;
+}
+
+/*
+ * What is wrong with the triggers of an attached table, in words; NULL:
+ * nothing.  A partition has row triggers from its root, if all is well.
+ */
+char *
+attach_trigger_faults(Oid guard, Relation table, const Trigger *found, bool forbid_delete)
+{
+	StringInfoData words;
+
+	initStringInfo(&words);
+	for (int i = 0; i < FORMS; i++)
+	{
+		const char *fault;
+
+		if (i == TRUNCATE && !forbid_delete)
+			continue;
+		fault = trigger_fault(find_trigger(table, guard, forms[i].name), found);
+		if (fault != NULL)
+			appendStringInfo(&words, "%strigger %s %s", words.len > 0 ? ", " : "",
+							 forms[i].name, fault);
+	}
+	return words.len > 0 ? words.data : NULL;
 }
 
 /* CREATE TRIGGER, as a parse tree */

@@ -445,10 +445,11 @@ idem_connect_unpinned(IdemCall *call)
 void
 idem_connect(IdemCall *call)
 {
-	if (call->connected)
+	if (call->pinned)
 		return;
 
 	idem_connect_unpinned(call);
+	call->pinned = true;
 	(void) set_config_option("search_path", "pg_catalog, pg_temp",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
@@ -610,6 +611,7 @@ disconnect(IdemCall *call)
 	MemoryContextSwitchTo(call->context);
 	AtEOXact_GUC(true, call->guc_level);
 	call->connected = false;
+	call->pinned = false;
 }
 
 /* Give back whatever entering took */

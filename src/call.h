@@ -50,7 +50,8 @@ typedef struct IdemCall
 	int			caller_context;
 	bool		fact;			/* waits without limit, is never refused */
 	bool		busy;			/* a request's wait ran out */
-	bool		connected;		/* SPI is open, search_path pinned */
+	bool		connected;		/* SPI is open */
+	bool		pinned;			/* and search_path is ours */
 	int			guc_level;
 	int			nnames;			/* names locked by idem_lock_name */
 	int			names_size;

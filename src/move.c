@@ -13,6 +13,10 @@
  *		no such move from here			illegal
  *		not the version that was read	stale
  *
+ * An event that has led here may lead further, too ("next").  Without a version
+ * it then means the next step; with one that has passed, history knows whether
+ * the step was made since.
+ *
  * What the first look can answer neither locks nor writes anything.  A row that
  * somebody else has locked is waited for without a place in any queue, up to
  * the call's wait.  Under REPEATABLE READ and SERIALIZABLE a row that has
@@ -130,19 +134,17 @@ judge(Request *request)
 {
 	const MachineState *from;
 	const MachineState *origin;
-	const char *otherwise;
 
 	if (!request->found)
 		return not_found;
 	from = current_state(request);
 	request->move = move_by_event(from, request->event);
 	if (request->move == NULL)
-		otherwise = illegal;
-	else if (request->has_expected && request->expected != request->row.version)
-		otherwise = stale;
-	else
+		return from != NULL && origins(request, from, &origin) > 0 ? duplicate : illegal;
+	if (!request->has_expected || request->expected == request->row.version)
 		return NULL;
-	return from != NULL && origins(request, from, &origin) > 0 ? duplicate : otherwise;
+	return move_was_made(request->call, request->table, &request->key, request->event,
+						 request->row.state, request->expected) ? duplicate : stale;
 }
 
 

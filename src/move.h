@@ -55,6 +55,12 @@ extern bool move_find(IdemCall *call, Relation relation, MoveTable *table,
 extern bool move_store(IdemCall *call, Relation relation, MoveTable *table, const MoveKey *key,
 					   const MachineState *to, MoveRow *row);
 
+extern bool move_was_made(IdemCall *call, const MoveTable *table, const MoveKey *key,
+						  const char *event, NullableDatum to_state, int32 since);
+
+extern bool move_history_agrees(IdemCall *call, Attachment *attachment, TupleTableSlot *row,
+								NullableDatum state, NullableDatum *last);
+
 extern void idem_init_move(void);
 
 #endif							/* IDEM_MOVE_H */

@@ -11,6 +11,7 @@
  */
 #include "access.h"
 #include "attach.h"
+#include "look.h"
 #include "machine_tables.h"
 #include "move.h"
 
@@ -31,17 +32,19 @@ enum
 	TARGET, KEY
 };
 
-/* Columns of the result, as the statement returns them */
+/* Column numbers of idem_history */
 enum
 {
-	HISTORY_NATTS = 8
+	TENANT_ID = 1, ENTITY, ROW_KEY, VERSION, FROM_STATE, TO_STATE, EVENT, ACTOR, SESSION_ROLE,
+	REASON, EVENT_ID, AT, NATTS = AT
 };
 
-static IdemQuery moves_of_row = IDEM_QUERY(
-	"SELECT at, version, from_state, to_state, event, actor, session_role, reason"
-	" FROM @schema@.idem_history WHERE tenant_id = $1 AND entity = $2 AND key = $3"
-	" ORDER BY version, at",
-	TEXTOID, TEXTOID, TEXTOID);
+static const IdemIndex history_by_key = {"idem_history", "idem_history_key", NATTS};
+
+/* What is shown of a move, in this order */
+static const int shown_columns[] = {
+	AT, VERSION, FROM_STATE, TO_STATE, EVENT, ACTOR, SESSION_ROLE, REASON
+};
 
 /* The table that a name means on the caller's search_path; InvalidOid: none */
 static Oid
@@ -140,31 +143,140 @@ is_shown(IdemCall *call, Relation relation, MoveTable *table, const MoveKey *key
 	return found;
 }
 
-/* What history calls the row */
-static NullableDatum
-history_key(MoveTable *table, const MoveKey *key)
-{
-	int			ntenant = table->attachment->tenant.attnum != 0 ? 1 : 0;
 
-	return attached_key_of(table->attachment, key->texts + ntenant);
+/* ---------- moves ---------- */
+
+/* The version after a move, 0 where there is none */
+static int32
+version_of(const IdemRow *move)
+{
+	return move->isnull[VERSION - 1] ? 0 : DatumGetInt32(IDEM_COLUMN(move, VERSION));
+}
+
+/* By the clock; moves of one moment by version */
+static int
+compare_moves(const ListCell *a, const ListCell *b)
+{
+	const IdemRow *x = lfirst(a);
+	const IdemRow *y = lfirst(b);
+	TimestampTz x_at = DatumGetTimestampTz(IDEM_COLUMN(x, AT));
+	TimestampTz y_at = DatumGetTimestampTz(IDEM_COLUMN(y, AT));
+
+	if (x_at != y_at)
+		return x_at < y_at ? -1 : 1;
+	return version_of(x) - version_of(y);
+}
+
+/*
+ * The moves of a row, oldest first, as idem_history has them.  No statement:
+ * nobody's rights matter here.
+ */
+static List *
+look_moves(IdemCall *call, const Attachment *attachment, NullableDatum tenant_id, Datum key,
+		   IdemSight sight)
+{
+	Datum		keys[] = {
+		tenant_id.isnull ? CStringGetTextDatum("") : tenant_id.value,
+		CStringGetTextDatum(attachment->entity),
+		key
+	};
+	List	   *moves = idem_look_all(call, &history_by_key, keys, lengthof(keys), sight);
+
+	list_sort(moves, compare_moves);
+	return moves;
+}
+
+static List *
+moves_of(IdemCall *call, const MoveTable *table, const MoveKey *key, IdemSight sight)
+{
+	bool		has_tenant = table->attachment->tenant.attnum != 0;
+
+	return look_moves(call, table->attachment, has_tenant ? key->texts[0] : IDEM_NULL,
+					  attached_key_of(table->attachment, key->texts + (has_tenant ? 1 : 0)).value,
+					  sight);
+}
+
+/*
+ * Has an event led a row to a state after a version of it?  false, if its
+ * history is not kept.
+ */
+bool
+move_was_made(IdemCall *call, const MoveTable *table, const MoveKey *key,
+			  const char *event, NullableDatum to_state, int32 since)
+{
+	ListCell   *cell;
+
+	foreach(cell, moves_of(call, table, key, IDEM_SIGHT_LATEST))
+	{
+		const IdemRow *move = lfirst(cell);
+
+		if (version_of(move) > since &&
+			idem_text_is(IDEM_COLUMN(move, EVENT), event) &&
+			idem_same_nullable(IDEM_NULLABLE(move, TO_STATE), to_state))
+			return true;
+	}
+	return false;
+}
+
+/* The moves since the last birth: a row may have been deleted, and come again */
+static List *
+last_life(List *moves)
+{
+	List	   *life = NIL;
+	ListCell   *cell;
+
+	foreach(cell, moves)
+	{
+		IdemRow    *move = lfirst(cell);
+
+		life = move->isnull[FROM_STATE - 1] ? list_make1(move) : lappend(life, move);
+	}
+	return life;
+}
+
+/*
+ * Does the history of a row, if there is one, end in the state that the row is
+ * in?  By its newest version; without versions moves of one moment have no
+ * order, and it will do that some move has led there.  *last is where it ends.
+ */
+bool
+move_history_agrees(IdemCall *call, Attachment *attachment, TupleTableSlot *row,
+					NullableDatum state, NullableDatum *last)
+{
+	List	   *moves = look_moves(call, attachment, attached_text(&attachment->tenant, row),
+								   attached_key(attachment, row).value, IDEM_SIGHT_FIRST);
+	bool		has_version = attachment->version.attnum != 0;
+	int32		newest = -1;
+	bool		led_here = false;
+	ListCell   *cell;
+
+	moves = last_life(moves);
+	foreach(cell, moves)
+	{
+		const IdemRow *move = lfirst(cell);
+
+		if (has_version && version_of(move) < newest)
+			continue;
+		newest = version_of(move);
+		*last = IDEM_NULLABLE(move, TO_STATE);
+		if (has_version)
+			led_here = false;
+		led_here |= idem_same_nullable(*last, state);
+	}
+	return moves == NIL || led_here;
 }
 
 static void
-emit_moves(IdemCall *call, MoveTable *table, const MoveKey *key)
+emit_moves(IdemCall *call, const List *moves)
 {
-	NullableDatum args[] = {
-		table->attachment->tenant.attnum != 0 ? key->texts[0] : IDEM_TEXT(""),
-		IDEM_TEXT(table->attachment->entity),
-		history_key(table, key)
-	};
-	uint64		nrows;
+	ListCell   *cell;
 
-	idem_become_owner(call);
-	nrows = idem_run(call, &moves_of_row, args);
-	for (uint64 row = 0; row < nrows; row++)
+	foreach(cell, moves)
 	{
-		for (int column = 0; column < HISTORY_NATTS; column++)
-			idem_put_nullable(call, column, idem_result(call, row, column + 1));
+		const IdemRow *move = lfirst(cell);
+
+		for (int i = 0; i < (int) lengthof(shown_columns); i++)
+			idem_put_nullable(call, i, IDEM_NULLABLE(move, shown_columns[i]));
 		idem_emit(call);
 	}
 }
@@ -190,7 +302,7 @@ idem_history_of(PG_FUNCTION_ARGS)
 	table = move_table(call, relation);
 	read_key(call, relation, table, &key);
 	if (is_shown(call, relation, table, &key))
-		emit_moves(call, table, &key);
+		emit_moves(call, moves_of(call, table, &key, IDEM_SIGHT_FIRST));
 	relation_close(relation, NoLock);
 	return idem_leave_rows(call);
 }
