@@ -28,7 +28,10 @@
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/array.h"
+#include "utils/datetime.h"
+#include "utils/json.h"
 #include "utils/lsyscache.h"
 
 /* Arguments of idem_attach_machine */
@@ -209,6 +212,17 @@ check_rows(const Attach *attach)
 	conform_demand(&misfits, attach->machine_name);
 }
 
+/* Now, in words that every DateStyle reads */
+static const char *
+this_moment(void)
+{
+	char	   *words = palloc(MAXDATELEN + 1);
+	int			utc = 0;
+
+	return JsonEncodeDateTime(words, TimestampTzGetDatum(GetCurrentTimestamp()),
+							  TIMESTAMPTZOID, &utc);
+}
+
 /* Make what is missing; false: another transaction stands in the way */
 static bool
 make(Attach *attach)
@@ -220,6 +234,7 @@ make(Attach *attach)
 	check_rows(attach);
 	if (is_new)
 	{
+		attach->since = this_moment();
 		attach_ensure_index(attach);
 		attach->arguments = attach_arguments(attach);
 	}

@@ -32,6 +32,7 @@ typedef struct Attach
 	List	   *members;		/* Oid: the target, and what inherits from it */
 	List	   *key;			/* columns that name a row, without the tenant */
 	const char *entity;
+	const char *since;			/* the moment, in ISO 8601 */
 	const char *active_index;	/* made for the active key; NULL: none was */
 	List	   *arguments;		/* of its triggers; NIL: not yet decided */
 } Attach;

@@ -118,6 +118,7 @@ attach_arguments(const Attach *attach)
 	list = add_argument(list, "forbid_delete", on_or_off(attach->forbid_delete));
 	list = add_columns(list, "active_key", attach->active_key);
 	list = add_argument(list, "active_index", attach->active_index);
+	list = add_argument(list, "since", attach->since);
 	return list;
 }
 

@@ -26,6 +26,7 @@
  *		active_key *	the key of which one row is active (attach.c)
  *		active_index	the index that was made for that
  *		forbid_delete	on: DELETE and TRUNCATE are refused, by other triggers
+ *		since			when the table was attached
  *
  * The columns that choose a row's partition are frozen whatever the arguments
  * say: a row that moves to another partition is deleted and inserted, and no
@@ -171,6 +172,8 @@ read_word_argument(Attachment *attachment, const char *name, const char *value)
 		attachment->aggregate = value;
 	else if (strcmp(name, "active_index") == 0)
 		attachment->active_index = value;
+	else if (strcmp(name, "since") == 0)
+		attachment->since = value;
 	else if (!on && strcmp(value, "off") != 0)
 		return false;
 	else if (strcmp(name, "history") == 0)

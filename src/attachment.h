@@ -43,6 +43,7 @@ typedef struct Attachment
 	const char *entity;
 	const char *birth;			/* the event of being born */
 	const char *aggregate;		/* of the event where aggregate_id is not NULL */
+	const char *since;			/* when it was attached; NULL: unknown */
 	bool		own;			/* a table of the extension itself */
 	bool		owned;			/* by the extension's owner */
 	bool		append_only;

@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "utils/acl.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
@@ -218,9 +219,24 @@ move_was_made(IdemCall *call, const MoveTable *table, const MoveKey *key,
 	return false;
 }
 
-/* The moves since the last birth: a row may have been deleted, and come again */
+/* When the table was attached; what its rows did before is another story */
+static TimestampTz
+attached_since(const Attachment *attachment)
+{
+	if (attachment->since == NULL)
+		return DT_NOBEGIN;
+	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+												   CStringGetDatum(attachment->since),
+												   ObjectIdGetDatum(InvalidOid),
+												   Int32GetDatum(-1)));
+}
+
+/*
+ * The moves since the table was attached, and since the row's last birth: it
+ * may have been deleted, and come again.
+ */
 static List *
-last_life(List *moves)
+last_life(List *moves, TimestampTz since)
 {
 	List	   *life = NIL;
 	ListCell   *cell;
@@ -229,13 +245,15 @@ last_life(List *moves)
 	{
 		IdemRow    *move = lfirst(cell);
 
+		if (DatumGetTimestampTz(IDEM_COLUMN(move, AT)) < since)
+			continue;
 		life = move->isnull[FROM_STATE - 1] ? list_make1(move) : lappend(life, move);
 	}
 	return life;
 }
 
 /*
- * Does the history of a row, if there is one, end in the state that the row is
+ * Does the history of a row since it is attached, if there is one, end in the state that the row is
  * in?  By its newest version; without versions moves of one moment have no
  * order, and it will do that some move has led there.  *last is where it ends.
  */
@@ -250,7 +268,7 @@ move_history_agrees(IdemCall *call, Attachment *attachment, TupleTableSlot *row,
 	bool		led_here = false;
 	ListCell   *cell;
 
-	moves = last_life(moves);
+	moves = last_life(moves, attached_since(attachment));
 	foreach(cell, moves)
 	{
 		const IdemRow *move = lfirst(cell);

@@ -245,5 +245,10 @@ DELETE FROM shop.reborn;
 INSERT INTO shop.reborn VALUES (1, 'open', 1);
 SELECT version, from_state, to_state FROM idem_history_of('shop.reborn', '1');
 SELECT * FROM shop.findings;
+-- and what a table does while it is detached is its own affair
+SELECT outcome FROM idem_detach_machine('shop.reborn');
+UPDATE shop.reborn SET status = 'closed';
+SELECT outcome FROM idem_attach_machine('shop.reborn', 'status', 'ticket', version_column => 'version');
+SELECT * FROM shop.findings;
 ROLLBACK;
 \set ON_ERROR_ROLLBACK off
