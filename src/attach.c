@@ -260,6 +260,8 @@ do_attach(Attach *attach)
 		return in_progress;
 	attach->frozen = asked_frozen;
 	examine(attach);
+	if (is_complete(attach))
+		return "duplicate";
 	return make(attach) ? "attached" : in_progress;
 }
 
