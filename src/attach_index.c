@@ -250,7 +250,7 @@ make_index(Attach *attach)
 				   quote_identifier(attach->active_index), quoted_table(attach->target),
 				   quoted_list(attach->active_key, ", "), active_condition(attach));
 	idem_connect(attach->call);
-	if (idem_try(create_index, sql, ERRCODE_UNIQUE_VIOLATION) != NULL)
+	if (idem_try(create_index, sql, ERRCODE_UNIQUE_VIOLATION, 0) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNIQUE_VIOLATION),
 				 errmsg("table \"%s\" has keys with more than one active row",

@@ -210,7 +210,7 @@ lock(Request *request)
 		return NULL;
 	if (check_enable_rls(request->table->relid, InvalidOid, true) != RLS_ENABLED)
 		return in_progress;
-	if (idem_try(probe, request, ERRCODE_LOCK_NOT_AVAILABLE) != NULL)
+	if (idem_try(probe, request, ERRCODE_LOCK_NOT_AVAILABLE, 0) != NULL)
 		return in_progress;
 	return request->found ? NULL : not_found;
 }

@@ -4,7 +4,8 @@
  *
  * A table in use may never be without writers, so polling would never get the
  * lock: it takes a place in the queue.  From there it holds up who comes after
- * it, hence the limit.
+ * it, hence the limit; where he and
+ * the call wait for each other, the call gives way.
  *-------------------------------------------------------------------------
  */
 #include "table_lock.h"
@@ -35,7 +36,7 @@ limit_wait(const IdemCall *call)
 							 GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* Lock each table; 55P03 when the call's time is over */
+/* Lock each table; 55P03 when the call's time is over, 40P01 if it can never be */
 static void
 lock_each(void *arg)
 {
@@ -62,5 +63,6 @@ table_lock_all(IdemCall *call, List *tables, LOCKMODE mode)
 
 	if (tables == NIL)
 		return true;
-	return idem_try(lock_each, &lock, ERRCODE_LOCK_NOT_AVAILABLE) == NULL;
+	return idem_try(lock_each, &lock, ERRCODE_LOCK_NOT_AVAILABLE,
+					ERRCODE_T_R_DEADLOCK_DETECTED) == NULL;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * try.c
- *	  Try something that may fail in one expected way.
+ *	  Try something that may fail in an expected way.
  *
  * A subtransaction: what the step has done and locked goes with its failure,
  * and stays otherwise.  Only for what is rare and dear anyhow; no call that
@@ -14,11 +14,11 @@
 #include "utils/resowner.h"
 
 /*
- * Take a step.  NULL: it was taken; else the error of the expected SQLSTATE
- * that undid it.  Any other error is raised.
+ * Take a step.  NULL: it was taken; else the error that undid it, of one of two
+ * SQLSTATEs that are expected.  Any other error is raised.
  */
 ErrorData *
-idem_try(IdemStep step, void *arg, int expected)
+idem_try(IdemStep step, void *arg, int expected, int also_expected)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -42,7 +42,7 @@ idem_try(IdemStep step, void *arg, int expected)
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
 
-	if (error != NULL && error->sqlerrcode != expected)
+	if (error != NULL && error->sqlerrcode != expected && error->sqlerrcode != also_expected)
 		ReThrowError(error);
 	return error;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * try.h
- *	  Try something that may fail in one expected way.
+ *	  Try something that may fail in an expected way.
  *-------------------------------------------------------------------------
  */
 #ifndef IDEM_TRY_H
@@ -10,6 +10,6 @@
 
 typedef void (*IdemStep) (void *arg);
 
-extern ErrorData *idem_try(IdemStep step, void *arg, int expected);
+extern ErrorData *idem_try(IdemStep step, void *arg, int expected, int also_expected);
 
 #endif							/* IDEM_TRY_H */

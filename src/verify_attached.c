@@ -170,7 +170,7 @@ read_guard(void *arg)
 static void
 check_table(Checked *check)
 {
-	ErrorData  *error = idem_try(read_guard, check, ERRCODE_UNDEFINED_COLUMN);
+	ErrorData  *error = idem_try(read_guard, check, ERRCODE_UNDEFINED_COLUMN, 0);
 	uint64		epoch;
 
 	if (error != NULL)
