@@ -403,7 +403,8 @@ find_guard(const char *schema, const char *name)
 	HeapTuple	tuple;
 	Form_pg_proc proc;
 
-	if (!OidIsValid(nspoid))
+	/* a temporary schema's name comes again in another session */
+	if (!OidIsValid(nspoid) || isAnyTempNamespace(nspoid))
 		return InvalidOid;
 	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(name),
 							PointerGetDatum(signature), ObjectIdGetDatum(nspoid));

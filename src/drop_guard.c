@@ -44,7 +44,7 @@
 static const char *const guarded_tables[] = {
 	"idem_order", "idem_payment", "idem_payment_key", "idem_receipt",
 	"idem_refund", "idem_anomaly", "idem_lease", "idem_request", "idem_token_used",
-	"idem_history", "idem_outbox"
+	"idem_machine_version", "idem_history", "idem_outbox"
 };
 
 /* What a statement must name to concern us */

@@ -32,14 +32,21 @@ typedef struct Invariant
 	" UNION ALL SELECT tenant_id, 'refund', refund_no, status, version FROM @schema@.idem_refund" \
 	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly)"
 
-/* Moves and births as the definitions have them */
+/* Moves and marks of states, as the rules have them and as the definitions do */
+#define RULED_MOVES \
+	" machine, from_state, to_state, event, fact, guard IS NOT NULL FROM @schema@.idem_machine_move"
 #define DEFINED_MOVES \
 	" name, (x ->> 'from') COLLATE \"C\", (x ->> 'to') COLLATE \"C\", (x ->> 'event') COLLATE \"C\"," \
-	" coalesce((x ->> 'fact')::boolean, false)" \
+	" coalesce((x ->> 'fact')::boolean, false), x ->> 'guard' IS NOT NULL" \
 	" FROM @schema@.idem_machine, jsonb_array_elements(definition -> 'moves') x"
-#define DEFINED_BIRTHS \
-	" name, x COLLATE \"C\", NULL, NULL, true" \
-	" FROM @schema@.idem_machine, jsonb_array_elements_text(definition -> 'initial') x"
+#define RULED_MARKS \
+	" s.machine, s.state, m.mark FROM @schema@.idem_machine_state s," \
+	" LATERAL (VALUES ('initial', initial), ('final', final), ('active', active)) m (mark, it_is)" \
+	" WHERE m.it_is"
+#define DEFINED_MARKS \
+	" d.name, x COLLATE \"C\", m.mark FROM @schema@.idem_machine d," \
+	" LATERAL (VALUES ('initial'), ('final'), ('active')) m (mark)," \
+	" jsonb_array_elements_text(coalesce(nullif(d.definition -> m.mark, 'null'), '[]')) x"
 
 #define OWN_ENTITIES " ('order', 'payment', 'refund', 'anomaly')"
 
@@ -347,16 +354,13 @@ static const Invariant invariants[] = {
 	{
 		"rules_as_defined",
 		"SELECT DISTINCT NULL, 'machine', name, format('its rules are not those of its definition, version %s', version)"
-		" FROM @schema@.idem_machine JOIN"
-		" ((SELECT machine, from_state, to_state, event, fact FROM @schema@.idem_machine_move"
-		" EXCEPT SELECT" DEFINED_MOVES ")"
-		" UNION ALL (SELECT" DEFINED_MOVES
-		" EXCEPT SELECT machine, from_state, to_state, event, fact FROM @schema@.idem_machine_move)"
-		" UNION ALL (SELECT machine, state, NULL, NULL, initial FROM @schema@.idem_machine_state WHERE initial"
-		" EXCEPT SELECT" DEFINED_BIRTHS ")"
-		" UNION ALL (SELECT" DEFINED_BIRTHS
-		" EXCEPT SELECT machine, state, NULL, NULL, initial FROM @schema@.idem_machine_state WHERE initial)) d"
-		" ON d.machine = name WHERE definition IS NOT NULL"
+		" FROM @schema@.idem_machine JOIN (SELECT machine FROM"
+		" ((SELECT" RULED_MOVES " EXCEPT SELECT" DEFINED_MOVES ")"
+		" UNION ALL (SELECT" DEFINED_MOVES " EXCEPT SELECT" RULED_MOVES ")) a (machine)"
+		" UNION ALL SELECT machine FROM"
+		" ((SELECT" RULED_MARKS " EXCEPT SELECT" DEFINED_MARKS ")"
+		" UNION ALL (SELECT" DEFINED_MARKS " EXCEPT SELECT" RULED_MARKS ")) b (machine)) c"
+		" ON c.machine = name WHERE definition IS NOT NULL"
 	},
 
 	/* The definition in force is one of those that are kept, the last one */

@@ -95,11 +95,11 @@ CREATE ROLE regress_idem_definer;
 CREATE SCHEMA "regress idem Rules";
 CREATE SCHEMA regress_idem_rules;
 GRANT USAGE ON SCHEMA regress_idem_rules TO regress_idem_definer;
-CREATE FUNCTION regress_idem_rules.may(jsonb, jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-CREATE FUNCTION "regress idem Rules"."May"(jsonb, jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-CREATE FUNCTION regress_idem_rules.may_text(jsonb, jsonb) RETURNS text LANGUAGE sql AS 'SELECT ''yes''';
-CREATE FUNCTION regress_idem_rules.may_one(jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-CREATE FUNCTION regress_idem_rules.may_many(jsonb, jsonb) RETURNS SETOF boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION regress_idem_rules.may(pg_catalog.jsonb, pg_catalog.jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION "regress idem Rules"."May"(pg_catalog.jsonb, pg_catalog.jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION regress_idem_rules.may_text(pg_catalog.jsonb, pg_catalog.jsonb) RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT ''yes''';
+CREATE FUNCTION regress_idem_rules.may_one(pg_catalog.jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION regress_idem_rules.may_many(pg_catalog.jsonb, pg_catalog.jsonb) RETURNS SETOF boolean LANGUAGE sql AS 'SELECT true';
 CREATE FUNCTION pg_temp.guarded_by(guard text) RETURNS jsonb LANGUAGE sql AS $$
 	SELECT jsonb_build_object('initial', '["new"]'::jsonb, 'moves', jsonb_build_array(jsonb_build_object('event', 'finish', 'from', 'new', 'to', 'done', 'guard', guard)))
 $$;
@@ -116,6 +116,10 @@ SELECT idem_define_machine('bad', pg_temp.guarded_by('regress_idem_nowhere.may')
 SELECT idem_define_machine('bad', pg_temp.guarded_by('regress_idem_rules.may_text'));
 SELECT idem_define_machine('bad', pg_temp.guarded_by('regress_idem_rules.may_one'));
 SELECT idem_define_machine('bad', pg_temp.guarded_by('regress_idem_rules.may_many'));
+CREATE FUNCTION pg_temp.may(pg_catalog.jsonb, pg_catalog.jsonb) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+SELECT idem_define_machine('bad', pg_temp.guarded_by('pg_temp.may'));
+DO $$ BEGIN PERFORM idem_define_machine('bad', pg_temp.guarded_by(pg_my_temp_schema()::regnamespace || '.may'));
+EXCEPTION WHEN invalid_parameter_value THEN RAISE NOTICE '%', SQLERRM; END $$;
 SELECT idem_define_machine('bad', jsonb_set(pg_temp.guarded_by('x'), '{moves,0,guard}', 'true'));
 
 -- The definer needs EXECUTE and the schema; guards run as the last one who defined.
@@ -225,7 +229,13 @@ ROLLBACK TO fault;
 UPDATE idem_machine_move SET event = 'less' WHERE machine = 'errand';
 SELECT * FROM idem_verify();
 ROLLBACK TO fault;
-UPDATE idem_machine_state SET initial = true WHERE machine = 'errand';
+UPDATE idem_machine_move SET guard = 'public.may' WHERE machine = 'errand';
+SELECT * FROM idem_verify();
+ROLLBACK TO fault;
+INSERT INTO idem_machine_move VALUES ('one', 'only', 'only', 'more');
+SELECT * FROM idem_verify();
+ROLLBACK TO fault;
+UPDATE idem_machine_state SET active = true WHERE machine IN ('errand', 'one');
 SELECT * FROM idem_verify();
 ROLLBACK TO fault;
 UPDATE idem_machine SET version = 1 WHERE name = 'errand';
@@ -236,8 +246,9 @@ ROLLBACK TO fault;
 INSERT INTO idem_machine VALUES ('manual');
 INSERT INTO idem_machine_state VALUES ('manual', 'new', true);
 SELECT * FROM idem_verify();
+SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "final": null, "moves": []}');
 SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "moves": []}');
-SELECT * FROM idem_define_machine('manual', '{"initial": ["new"], "moves": []}');
+SELECT * FROM idem_verify();
 
 -- A version never comes again, even if the machine does.
 DELETE FROM idem_machine_state WHERE machine = 'manual';

@@ -69,6 +69,8 @@ sub check_restored
 	my ($status, undef, $error) = $node->psql('postgres',
 		"SET ROLE till; SELECT * FROM idem_create_payment('other', 'new', 5, 'CNY')");
 	like($error, qr/tenant/, "$how: and no others");
+	is( $node->safe_psql('postgres', "SET ROLE desk; SELECT version, defined_by IS NULL FROM idem_machines WHERE name IN ('kinds', 'order') ORDER BY name"),
+		"2|f\n1|t", "$how: another one reads the views that it read");
 }
 
 # Plain, as one file.

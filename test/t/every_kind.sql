@@ -69,3 +69,7 @@ SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, a
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'work', lease => '10 years');
 SELECT c.outcome FROM idem_request r, idem_checkpoint_request(tenant_id, scope, key, attempt, 'sent', '{"to": "bank"}') c WHERE tenant_id = 'kinds' AND key = 'work';
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 microsecond', on_expiry => 'unknown');
+
+-- a machine of one's own, defined twice
+SELECT d.outcome FROM (SELECT WHERE NOT EXISTS (SELECT FROM idem_machine WHERE name = 'kinds')) n, idem_define_machine('kinds', '{"initial": ["new"], "moves": [{"event": "finish", "from": "new", "to": "done"}]}') d;
+SELECT outcome, version FROM idem_define_machine('kinds', '{"initial": ["new"], "final": ["done"], "active": ["new"], "moves": [{"event": "finish", "from": "new", "to": "done"}, {"event": "undo", "from": "done", "to": "new", "fact": true}]}');
