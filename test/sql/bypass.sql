@@ -8,13 +8,17 @@
 \set SHOW_CONTEXT never
 BEGIN;
 CREATE SCHEMA shop;
+-- Scenes are set with the server's own types and operators, whatever the path has.
+SELECT current_setting('search_path') AS path \gset
 SELECT outcome FROM idem_define_machine('ticket', '{"initial": ["open"], "final": ["closed"], "active": ["open", "doing"],
 	"moves": [{"event": "take", "from": "open", "to": "doing"}, {"event": "close", "from": "doing", "to": "closed"}]}');
+SET LOCAL search_path = pg_catalog;
 CREATE TABLE shop.status (word text PRIMARY KEY);
 INSERT INTO shop.status VALUES ('open'), ('doing'), ('closed');
 CREATE TABLE shop.buyer (id int PRIMARY KEY);
 INSERT INTO shop.buyer VALUES (1), (2);
 CREATE TABLE shop.ticket (id int PRIMARY KEY, status text NOT NULL DEFAULT 'open', version int NOT NULL DEFAULT 1, price int DEFAULT 10, note text);
+SET LOCAL search_path = :path;
 SELECT outcome FROM idem_attach_machine('shop.ticket', 'status', 'ticket', '{note}', 'version', '{price}', forbid_delete => true);
 INSERT INTO shop.ticket (id) SELECT n FROM generate_series(1, 9) n;
 CREATE VIEW shop.story AS SELECT key, version, from_state, to_state FROM idem_history WHERE entity = 'ticket' AND from_state IS NOT NULL;

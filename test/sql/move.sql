@@ -7,18 +7,22 @@
 \set SHOW_CONTEXT never
 BEGIN;
 CREATE SCHEMA shop;
+-- Scenes are set with the server's own types and operators, whatever the path has.
+SELECT current_setting('search_path') AS path \gset
+SET LOCAL search_path = pg_catalog;
 CREATE FUNCTION shop.may_pay(old jsonb, new jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	RAISE NOTICE 'asked as %: from % to %, % columns, of the new row %', CASE current_user WHEN session_user THEN 'the session''s user' ELSE current_user END,
 		old ->> 'status', new ->> 'status', (SELECT count(*) FROM jsonb_object_keys(old)), (SELECT count(*) FROM jsonb_object_keys(new));
 	RETURN (new ->> 'amount')::int > 0;
 END $$;
+CREATE TABLE shop.bill (id int PRIMARY KEY, status text NOT NULL DEFAULT 'draft', version int NOT NULL DEFAULT 1, amount int, twice int GENERATED ALWAYS AS (amount * 2) STORED);
+SET LOCAL search_path = :path;
 -- "next" leads to "open", and on from there; "void" leads to one state from two
 SELECT outcome FROM idem_define_machine('bill', '{"initial": ["draft", "planned"], "final": ["void"], "moves": [
 	{"event": "next", "from": "draft", "to": "open"}, {"event": "next", "from": "open", "to": "sent"},
 	{"event": "void", "from": "draft", "to": "void"}, {"event": "void", "from": "open", "to": "void"},
 	{"event": "pay", "from": "sent", "to": "paid", "guard": "shop.may_pay"}, {"event": "reopen", "from": "void", "to": "open", "fact": true}]}');
-CREATE TABLE shop.bill (id int PRIMARY KEY, status text NOT NULL DEFAULT 'draft', version int NOT NULL DEFAULT 1, amount int, twice int GENERATED ALWAYS AS (amount * 2) STORED);
 SELECT outcome FROM idem_attach_machine('shop.bill', 'status', 'bill', version_column => 'version', outbox => true);
 INSERT INTO shop.bill (id, amount) SELECT n, 10 FROM generate_series(1, 6) n;
 
@@ -78,7 +82,7 @@ SELECT count(*) FROM idem_history_of('shop.bill', '{"id": 77}');
 SELECT type, payload -> 'event' AS event FROM idem_outbox WHERE aggregatetype = 'bill' AND aggregateid = '4' ORDER BY created_at;
 
 -- A trigger of somebody else's that keeps the row, changes it, or fails
-CREATE FUNCTION shop.meddle() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION shop.meddle() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 BEGIN
 	CASE current_setting('shop.meddle', true)
 		WHEN 'keep' THEN RETURN NULL;
@@ -90,7 +94,7 @@ BEGIN
 	END CASE;
 	RETURN NEW;
 END $$;
-CREATE TRIGGER meddle BEFORE UPDATE ON shop.bill FOR EACH ROW WHEN (NEW.id = 5) EXECUTE FUNCTION shop.meddle();
+CREATE TRIGGER meddle BEFORE UPDATE ON shop.bill FOR EACH ROW WHEN (NEW.id OPERATOR(pg_catalog.=) 5) EXECUTE FUNCTION shop.meddle();
 SET LOCAL shop.meddle = 'keep';
 SELECT * FROM idem_move('shop.bill', '5', 'next');
 SET LOCAL shop.meddle = 'fail';
@@ -164,7 +168,7 @@ SELECT idem_move('shop.bill', NULL, 'next');
 SELECT idem_move('shop.bill', '1', NULL);
 SELECT idem_move('shop.bill', '1', '');
 SELECT idem_move('shop.rented', '{"tenant": "acme", "no": 1}', 'next', 1);
-SELECT idem_move('idem_order', '{"tenant_id": "move", "order_id": "o"}', 'pay');
+SELECT idem_move('idem_order'::regclass, '{"tenant_id": "move", "order_id": "o"}', 'pay');
 SELECT idem_move('pg_class', '1', 'next');
 
 --
@@ -203,7 +207,7 @@ SELECT * FROM idem_move('shop.paper', '1', 'next');
 RESET ROLE;
 ALTER TABLE shop.paper ENABLE ROW LEVEL SECURITY;
 GRANT SELECT ON shop.paper TO regress_idem_mover, regress_idem_reader;
-CREATE POLICY mine ON shop.paper USING (owner = current_user);
+CREATE POLICY mine ON shop.paper USING (owner OPERATOR(pg_catalog.=) current_user);
 SET LOCAL ROLE regress_idem_mover;
 SELECT * FROM idem_move('shop.paper', '1', 'void');
 SELECT * FROM idem_move('shop.paper', '2', 'next');
@@ -251,13 +255,13 @@ UPDATE shop.note SET status = 'paid' WHERE id = 2;
 SELECT outcome FROM idem_move('shop.note', '2', 'pay');
 GRANT EXECUTE ON FUNCTION shop.may_pay TO regress_idem_definer;
 -- a role made to leave something behind does not get far
-CREATE OR REPLACE FUNCTION shop.may_pay(old jsonb, new jsonb) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN SET LOCAL ROLE NONE; RETURN true; END $$;
+CREATE OR REPLACE FUNCTION shop.may_pay(old pg_catalog.jsonb, new pg_catalog.jsonb) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN SET LOCAL ROLE NONE; RETURN true; END $$;
 UPDATE shop.note SET status = 'paid' WHERE id = 2;
-CREATE OR REPLACE FUNCTION shop.may_pay(old jsonb, new jsonb) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN CREATE TEMP TABLE bait (); RETURN true; END $$;
+CREATE OR REPLACE FUNCTION shop.may_pay(old pg_catalog.jsonb, new pg_catalog.jsonb) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN CREATE TEMP TABLE bait (); RETURN true; END $$;
 UPDATE shop.note SET status = 'paid' WHERE id = 2;
 DROP FUNCTION shop.may_pay;
 UPDATE shop.note SET status = 'paid' WHERE id = 2;
-CREATE FUNCTION shop.may_pay(old jsonb, new jsonb) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION shop.may_pay(old pg_catalog.jsonb, new pg_catalog.jsonb) RETURNS int LANGUAGE sql AS 'SELECT 1';
 UPDATE shop.note SET status = 'paid' WHERE id = 2;
 DROP OWNED BY regress_idem_definer;
 DROP ROLE regress_idem_definer;
