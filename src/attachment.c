@@ -23,6 +23,14 @@
  *		payload *		columns that events carry
  *		append_only		on: no UPDATE at all
  *		own				on: a table of the extension, which restores rows
+ *		active_key *	the key of which one row is active (attach.c)
+ *		active_index	the index that was made for that
+ *		forbid_delete	on: DELETE and TRUNCATE are refused, by other triggers
+ *		since			when the table was attached
+ *
+ * The columns that choose a row's partition are frozen whatever the arguments
+ * say: a row that moves to another partition is deleted and inserted, and no
+ * AFTER UPDATE trigger ever sees the move.
  *
  * They are read once and kept by the trigger's OID until the table's relcache
  * entry is invalidated: a column may have gone, the owner may be another.  A
@@ -31,14 +39,19 @@
  *-------------------------------------------------------------------------
  */
 #include "attachment.h"
+#include "machine_tables.h"
 
+#include "access/table.h"
+#include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "optimizer/optimizer.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/partcache.h"
 #include "utils/syscache.h"
 
 typedef struct AttachmentEntry
@@ -80,6 +93,7 @@ read_column(AttachedColumn *column, Relation table, const char *name)
 		column->attnum = i + 1;
 		column->type = getBaseType(att->atttypid);
 		column->is_text = column->type == TEXTOID || column->type == VARCHAROID;
+		column->is_padded = column->type == BPCHAROID;
 		if (!column->is_text)
 		{
 			getTypeOutputInfo(column->type, &output, &is_varlena);
@@ -123,6 +137,8 @@ read_column_argument(Attachment *attachment, Relation table, const char *name, c
 		attachment->key = lappend(attachment->key, make_column(table, value));
 	else if (strcmp(name, "payload") == 0)
 		attachment->payload = lappend(attachment->payload, make_column(table, value));
+	else if (strcmp(name, "active_key") == 0)
+		attachment->active_key = lappend(attachment->active_key, make_column(table, value));
 	else if (strcmp(name, "frozen") == 0 || strcmp(name, "once") == 0)
 	{
 		read_column(&column, table, value);
@@ -154,6 +170,10 @@ read_word_argument(Attachment *attachment, const char *name, const char *value)
 		attachment->birth = value;
 	else if (strcmp(name, "aggregate") == 0)
 		attachment->aggregate = value;
+	else if (strcmp(name, "active_index") == 0)
+		attachment->active_index = value;
+	else if (strcmp(name, "since") == 0)
+		attachment->since = value;
 	else if (!on && strcmp(value, "off") != 0)
 		return false;
 	else if (strcmp(name, "history") == 0)
@@ -164,6 +184,8 @@ read_word_argument(Attachment *attachment, const char *name, const char *value)
 		attachment->append_only = on;
 	else if (strcmp(name, "own") == 0)
 		attachment->own = on;
+	else if (strcmp(name, "forbid_delete") == 0)
+		attachment->forbid_delete = on;
 	else
 		return false;
 	return true;
@@ -193,6 +215,11 @@ check_arguments(const Attachment *attachment, const TriggerData *data)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("arguments of trigger \"%s\" are incomplete", data->tg_trigger->tgname),
 				 errdetail("With a machine they name the state column and the key columns.")));
+	if (list_length(attachment->key) > INDEX_MAX_KEYS)
+		ereport(ERROR,
+				(errcode(ERRCODE_TOO_MANY_COLUMNS),
+				 errmsg("trigger \"%s\" names too many key columns", data->tg_trigger->tgname),
+				 errdetail("A key has at most %d columns.", INDEX_MAX_KEYS)));
 	if (attachment->version.attnum != 0 && attachment->version.type != INT4OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -211,7 +238,7 @@ guard_is_last(const TriggerData *data)
 	const TriggerDesc *triggers = data->tg_relation->trigdesc;
 	const Trigger *last = NULL;
 
-	for (int i = 0; i < triggers->numtriggers; i++)
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
 
@@ -223,6 +250,48 @@ guard_is_last(const TriggerData *data)
 		last->tgfoid == data->tg_trigger->tgfoid &&
 		last->tgenabled == data->tg_trigger->tgenabled &&
 		last->tgnattr == 0 && last->tgqual == NULL;
+}
+
+/* Freeze what the partition key of one of a table's ancestors is made of */
+static void
+freeze_partition_key(Attachment *attachment, Relation table, Relation ancestor)
+{
+	PartitionKey key = RelationGetPartitionKey(ancestor);
+	Bitmapset  *columns = NULL;
+	int			column = -1;
+
+	for (int i = 0; i < key->partnatts; i++)
+	{
+		if (key->partattrs[i] != 0)
+			columns = bms_add_member(columns, key->partattrs[i] - FirstLowInvalidHeapAttributeNumber);
+	}
+	pull_varattnos((Node *) key->partexprs, 1, &columns);
+	while ((column = bms_next_member(columns, column)) >= 0)
+	{
+		AttrNumber	attnum = column + FirstLowInvalidHeapAttributeNumber;
+		AttachedColumn frozen;
+
+		if (attnum <= 0)
+			continue;
+		read_column(&frozen, table, pstrdup(NameStr(TupleDescAttr(RelationGetDescr(ancestor),
+																  attnum - 1)->attname)));
+		attachment->rules[frozen.attnum - 1] = COLUMN_FROZEN;
+	}
+}
+
+/* Freeze the columns that decide which partition a row is in, on every level */
+static void
+freeze_partition_keys(Attachment *attachment, Relation table)
+{
+	ListCell   *cell;
+
+	foreach(cell, get_partition_ancestors(RelationGetRelid(table)))
+	{
+		Relation	ancestor = table_open(lfirst_oid(cell), AccessShareLock);
+
+		freeze_partition_key(attachment, table, ancestor);
+		table_close(ancestor, NoLock);
+	}
 }
 
 /*
@@ -249,6 +318,8 @@ attachment_read(const TriggerData *data, const IdemHouse *house)
 		read_argument(attachment, data, trigger->tgargs[i]);
 	if (attachment->aggregate == NULL)
 		attachment->aggregate = attachment->entity;
+	if (data->tg_relation->rd_rel->relispartition)
+		freeze_partition_keys(attachment, data->tg_relation);
 	check_arguments(attachment, data);
 	return attachment;
 }
@@ -298,9 +369,8 @@ sweep_attachments(void)
 }
 
 static Attachment *
-load_attachment(FunctionCallInfo fcinfo)
+load_attachment(const TriggerData *data, const IdemHouse *house)
 {
-	TriggerData *data = (TriggerData *) fcinfo->context;
 	MemoryContext context;
 	MemoryContext old;
 	Attachment *attachment;
@@ -311,7 +381,7 @@ load_attachment(FunctionCallInfo fcinfo)
 	context = AllocSetContextCreate(CurrentMemoryContext, "idem attachment",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
-	attachment = attachment_read(data, idem_house(fcinfo->flinfo->fn_oid));
+	attachment = attachment_read(data, house);
 	MemoryContextSwitchTo(old);
 
 	entry = hash_search(attachments, &data->tg_trigger->tgoid, HASH_ENTER, NULL);
@@ -319,6 +389,19 @@ load_attachment(FunctionCallInfo fcinfo)
 	MemoryContextSetParent(context, CacheMemoryContext);
 	attachment->valid = before == doubts;
 	return attachment;
+}
+
+/* What is kept of a trigger, if it still holds; else NULL */
+static inline Attachment *
+kept_attachment(const TriggerData *data)
+{
+	AttachmentEntry *entry = hash_search(attachments, &data->tg_trigger->tgoid,
+										 HASH_FIND, NULL);
+
+	if (entry != NULL && entry->attachment->valid &&
+		entry->attachment->relid == RelationGetRelid(data->tg_relation))
+		return entry->attachment;
+	return NULL;
 }
 
 /*
@@ -329,13 +412,54 @@ Attachment *
 attachment_of(FunctionCallInfo fcinfo)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
-	AttachmentEntry *entry = hash_search(attachments, &data->tg_trigger->tgoid,
-										 HASH_FIND, NULL);
+	Attachment *attachment = kept_attachment(data);
 
-	if (entry != NULL && entry->attachment->valid &&
-		entry->attachment->relid == RelationGetRelid(data->tg_relation))
-		return entry->attachment;
-	return load_attachment(fcinfo);
+	if (attachment != NULL)
+		return attachment;
+	return load_attachment(data, idem_house(fcinfo->flinfo->fn_oid));
+}
+
+/*
+ * The guard of a table, as a row of its triggers: the one BEFORE UPDATE, and
+ * where that is missing any other for each row.  NULL: it is not attached.
+ */
+Trigger *
+attachment_trigger(const IdemHouse *house, Relation table)
+{
+	Oid			function = machine_guard_function(house);
+	TriggerDesc *triggers = table->trigdesc;
+	Trigger    *found = NULL;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (trigger->tgfoid != function || !TRIGGER_FOR_ROW(trigger->tgtype))
+			continue;
+		if (TRIGGER_FOR_BEFORE(trigger->tgtype))
+			return trigger;
+		found = trigger;
+	}
+	return found;
+}
+
+/*
+ * What is known of an attached table, outside of a trigger; NULL if it is not
+ * attached.  It may be used as long as the table is open, or until the
+ * transaction ends.
+ */
+Attachment *
+attachment_of_table(const IdemHouse *house, Relation table)
+{
+	TriggerData data = {0};
+	Attachment *attachment;
+
+	data.tg_relation = table;
+	data.tg_trigger = attachment_trigger(house, table);
+	if (data.tg_trigger == NULL)
+		return NULL;
+	attachment = kept_attachment(&data);
+	return attachment != NULL ? attachment : load_attachment(&data, house);
 }
 
 /* Whether a word belongs to a built-in machine */
@@ -350,10 +474,8 @@ is_builtin(const IdemHouse *house, const char *name)
 
 /* Find the machine; strangers may not use the words of the built-in ones */
 static void
-find_machine(FunctionCallInfo fcinfo, Attachment *attachment)
+find_machine(const IdemHouse *house, Relation table, Attachment *attachment)
 {
-	Relation	table = ((TriggerData *) fcinfo->context)->tg_relation;
-	IdemHouse  *house = idem_house(fcinfo->flinfo->fn_oid);
 	const char *name = attachment->machine_name;
 	uint64		epoch;
 	const Machine *machine = machine_find(house, name, &epoch);
@@ -385,12 +507,40 @@ const Machine *
 attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment)
 {
 	if (attachment->epoch != machine_epoch)
-		find_machine(fcinfo, attachment);
+		find_machine(idem_house(fcinfo->flinfo->fn_oid),
+					 ((TriggerData *) fcinfo->context)->tg_relation, attachment);
+	return attachment->machine;
+}
+
+/*
+ * The same outside of a trigger.
+ */
+const Machine *
+attachment_machine_of(const IdemHouse *house, Relation table, Attachment *attachment)
+{
+	if (attachment->epoch != machine_epoch)
+		find_machine(house, table, attachment);
 	return attachment->machine;
 }
 
 
 /* ---------- values ---------- */
+
+/* A value of a column as text; a padded one without its blanks */
+Datum
+attached_value_text(AttachedColumn *column, Datum value)
+{
+	char	   *words;
+	int			len;
+
+	if (column->is_text)
+		return PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
+	words = OutputFunctionCall(&column->output, value);
+	len = strlen(words);
+	if (column->is_padded)
+		len = bpchartruelen(words, len);
+	return PointerGetDatum(cstring_to_text_with_len(words, len));
+}
 
 NullableDatum
 attached_text(AttachedColumn *column, TupleTableSlot *row)
@@ -400,11 +550,9 @@ attached_text(AttachedColumn *column, TupleTableSlot *row)
 	if (column->attnum == 0)
 		return value;
 	value.value = slot_getattr(row, column->attnum, &value.isnull);
-	if (value.isnull)
-		return value;
-	if (column->is_text)
-		return IDEM_VALUE(PointerGetDatum(PG_DETOAST_DATUM_PACKED(value.value)));
-	return IDEM_VALUE(CStringGetTextDatum(OutputFunctionCall(&column->output, value.value)));
+	if (!value.isnull)
+		value.value = attached_value_text(column, value.value);
+	return value;
 }
 
 /*
@@ -414,17 +562,35 @@ attached_text(AttachedColumn *column, TupleTableSlot *row)
 NullableDatum
 attached_key(Attachment *attachment, TupleTableSlot *row)
 {
+	NullableDatum values[INDEX_MAX_KEYS];
+	int			nvalues = 0;
+	ListCell   *cell;
+
+	foreach(cell, attachment->key)
+	{
+		if (nvalues < INDEX_MAX_KEYS)
+			values[nvalues++] = attached_text(lfirst(cell), row);
+	}
+	return attached_key_of(attachment, values);
+}
+
+/*
+ * The same from the texts of the key's columns, in the attachment's order.
+ */
+NullableDatum
+attached_key_of(Attachment *attachment, const NullableDatum *values)
+{
 	StringInfoData object;
 	ListCell   *cell;
 
 	if (list_length(attachment->key) == 1)
-		return attached_text(linitial(attachment->key), row);
+		return values[0];
 
 	initStringInfo(&object);
 	foreach(cell, attachment->key)
 	{
 		AttachedColumn *column = lfirst(cell);
-		NullableDatum value = attached_text(column, row);
+		NullableDatum value = values[foreach_current_index(cell)];
 
 		appendStringInfoString(&object, object.len == 0 ? "{" : ", ");
 		escape_json(&object, column->name);

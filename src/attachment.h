@@ -28,6 +28,7 @@ typedef struct AttachedColumn
 	AttrNumber	attnum;			/* 0: there is none */
 	Oid			type;
 	bool		is_text;		/* its bytes are its text */
+	bool		is_padded;		/* char(n): blanks at its end mean nothing */
 	FmgrInfo	output;			/* else */
 } AttachedColumn;
 
@@ -42,9 +43,11 @@ typedef struct Attachment
 	const char *entity;
 	const char *birth;			/* the event of being born */
 	const char *aggregate;		/* of the event where aggregate_id is not NULL */
+	const char *since;			/* when it was attached; NULL: unknown */
 	bool		own;			/* a table of the extension itself */
 	bool		owned;			/* by the extension's owner */
 	bool		append_only;
+	bool		forbid_delete;
 	bool		last_word;		/* no trigger can change a row after the guard */
 	bool		history;
 	bool		outbox;
@@ -58,6 +61,8 @@ typedef struct Attachment
 	AttachedColumn aggregate_id;
 	List	   *key;			/* of AttachedColumn */
 	List	   *payload;		/* likewise */
+	List	   *active_key;		/* likewise: one row of it is active */
+	const char *active_index;	/* made by us for that; NULL: there was one */
 
 	/* its machine, as of an epoch */
 	const Machine *machine;
@@ -68,9 +73,17 @@ extern Attachment *attachment_of(FunctionCallInfo fcinfo);
 extern Attachment *attachment_read(const TriggerData *data, const IdemHouse *house);
 extern const Machine *attachment_machine(FunctionCallInfo fcinfo, Attachment *attachment);
 
+/* Outside of a trigger */
+extern Trigger *attachment_trigger(const IdemHouse *house, Relation table);
+extern Attachment *attachment_of_table(const IdemHouse *house, Relation table);
+extern const Machine *attachment_machine_of(const IdemHouse *house, Relation table,
+											Attachment *attachment);
+
 /* Values of a row as text; those without a value NULL */
 extern NullableDatum attached_text(AttachedColumn *column, TupleTableSlot *row);
+extern Datum attached_value_text(AttachedColumn *column, Datum value);
 extern NullableDatum attached_key(Attachment *attachment, TupleTableSlot *row);
+extern NullableDatum attached_key_of(Attachment *attachment, const NullableDatum *values);
 extern int64 attached_version(Attachment *attachment, TupleTableSlot *row);
 
 /* A row in words, for messages: (tenant_id, payment_no) = (t, p) */

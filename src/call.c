@@ -19,9 +19,9 @@
 #include "access.h"
 #include "call.h"
 #include "look.h"
+#include "open_call.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -37,20 +37,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
-
-/* Calls may nest: a hook or a user's trigger calls the API again */
-#define IDEM_MAX_DEPTH 64
-
-/* An open call, known without touching memory that an abort has freed */
-typedef struct OpenCall
-{
-	int			nest_level;		/* transaction nest level at entry */
-	const char *reason;			/* for history; lives as long as the call */
-	bool		by_api;			/* not by a trigger outside of any call */
-} OpenCall;
-
-static OpenCall open_calls[IDEM_MAX_DEPTH];
-static int	depth = 0;
 
 static HTAB *houses = NULL;
 static HTAB *functions = NULL;
@@ -256,7 +242,7 @@ idem_function(Oid function_oid)
 	MemoryContext old;
 	bool		found;
 
-	if (stale && depth == 0)
+	if (stale && idem_calls_open() == 0)
 		sweep_caches();
 
 	function = hash_search(functions, &function_oid, HASH_FIND, NULL);
@@ -299,78 +285,6 @@ idem_house(Oid function_oid)
 }
 
 
-/* ---------- open calls ---------- */
-
-/* Is a call of the API open, at whatever depth? */
-bool
-idem_inside_call(void)
-{
-	return depth > 0 && open_calls[depth - 1].by_api;
-}
-
-/* The reason that the innermost call gave, for history; NULL: none */
-const char *
-idem_current_reason(void)
-{
-	return depth > 0 ? open_calls[depth - 1].reason : NULL;
-}
-
-/*
- * Give the reason that history shall note for the moves of this call.
- */
-void
-idem_because(IdemCall *call, NullableDatum reason)
-{
-	open_calls[depth - 1].reason = reason.isnull ? NULL :
-		MemoryContextStrdup(call->context, TextDatumGetCString(reason.value));
-}
-
-static void
-push_call(bool by_api, const char *reason)
-{
-	if (depth >= IDEM_MAX_DEPTH)
-		ereport(ERROR,
-				(errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
-				 errmsg("calls of idem are nested too deeply"),
-				 errdetail("No more than %d calls can be open at once.", IDEM_MAX_DEPTH)));
-	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
-	open_calls[depth].by_api = by_api;
-	open_calls[depth].reason = reason;
-	depth++;
-}
-
-/* Transaction callback: no call outlives its transaction */
-static void
-close_calls(XactEvent event, void *arg pg_attribute_unused())
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-		case XACT_EVENT_PREPARE:
-			depth = 0;
-			break;
-		default:
-			break;
-	}
-}
-
-/* Subtransaction callback: calls entered inside it went with it */
-static void
-close_sub_calls(SubXactEvent event, SubTransactionId sub pg_attribute_unused(),
-				SubTransactionId parent pg_attribute_unused(),
-				void *arg pg_attribute_unused())
-{
-	if (event != SUBXACT_EVENT_ABORT_SUB)
-		return;
-	while (depth > 0 &&
-		   open_calls[depth - 1].nest_level >= GetCurrentTransactionNestLevel())
-		depth--;
-}
-
-
 /* ---------- enter ---------- */
 
 static IdemCall *
@@ -387,9 +301,11 @@ make_call(FunctionCallInfo fcinfo)
 	return call;
 }
 
-/* Become the owner of the extension, until idem_leave or an error */
-static void
-become_owner(IdemCall *call)
+/*
+ * Become the owner of the extension, until idem_leave or an error.
+ */
+void
+idem_become_owner(IdemCall *call)
 {
 	SetUserIdAndSecContext(call->house->owner,
 						   call->caller_context |
@@ -397,11 +313,32 @@ become_owner(IdemCall *call)
 						   SECURITY_NOFORCE_RLS);
 }
 
+/*
+ * Become whoever called again, in a function that acts with his rights.
+ */
+void
+idem_become_caller(IdemCall *call)
+{
+	SetUserIdAndSecContext(call->caller, call->caller_context);
+}
+
+/* Make the result row, if the function returns one */
+static void
+make_result(IdemCall *call)
+{
+	TupleDesc	result = call->function->result;
+
+	if (result == NULL)
+		return;
+	call->values = palloc0(sizeof(Datum) * result->natts);
+	call->nulls = palloc(sizeof(bool) * result->natts);
+	idem_clear(call);
+}
+
 static IdemCall *
 enter(FunctionCallInfo fcinfo, bool fact)
 {
 	IdemCall   *call = make_call(fcinfo);
-	TupleDesc	result = call->function->result;
 
 	call->fact = fact;
 	if (call->function->takes_tenant)
@@ -409,15 +346,9 @@ enter(FunctionCallInfo fcinfo, bool fact)
 
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
 	access_check(call);
-	become_owner(call);
-	push_call(true, NULL);
-
-	if (result != NULL)
-	{
-		call->values = palloc0(sizeof(Datum) * result->natts);
-		call->nulls = palloc(sizeof(bool) * result->natts);
-		idem_clear(call);
-	}
+	idem_become_owner(call);
+	open_call_push(true, NULL);
+	make_result(call);
 	return call;
 }
 
@@ -441,6 +372,22 @@ idem_enter_fact(FunctionCallInfo fcinfo)
 }
 
 /*
+ * Enter a request that acts on a table of the caller's with the caller's own
+ * rights: EXECUTE opens it, and whatever it does he could have done himself.
+ * So it is no call of the API to the extension's own tables.
+ */
+IdemCall *
+idem_enter_as_caller(FunctionCallInfo fcinfo)
+{
+	IdemCall   *call = make_call(fcinfo);
+
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	open_call_push(false, NULL);
+	make_result(call);
+	return call;
+}
+
+/*
  * For a trigger that needs a statement of ours: no rights to check, since the
  * statement that fired it was allowed.  It counts as open, so that nothing it
  * stands on is swept away, but is inside the API only if it was fired there.
@@ -452,27 +399,20 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 
 	call->fact = true;
 	GetUserIdAndSecContext(&call->caller, &call->caller_context);
-	become_owner(call);
-	push_call(idem_inside_call(), idem_current_reason());
+	idem_become_owner(call);
+	open_call_push(idem_inside_call(), idem_current_reason());
 	return call;
 }
 
 /*
- * Open SPI and pin the settings that its statements depend on.  seqscan is off
- * because our kept plans address rows by ctid, and a plan made while a table
- * had one page would otherwise read that table from end to end ever after; for
- * the same reason tidscan is on.
+ * Pin, in the current GUC nest level, what plans depend on.  seqscan is off
+ * because our kept plans address rows by ctid or by their key, and a plan made
+ * while a table had one page would otherwise read that table from end to end
+ * ever after; for the same reason tidscan is on.
  */
 void
-idem_connect(IdemCall *call)
+idem_pin_plans(void)
 {
-	if (call->connected)
-		return;
-
-	call->guc_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
 	(void) set_config_option("enable_seqscan", "off",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
@@ -480,10 +420,40 @@ idem_connect(IdemCall *call)
 		(void) set_config_option("enable_tidscan", "on",
 								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 								 true, 0, false);
+}
+
+/*
+ * Open SPI for statements that fire a caller's triggers: they find the
+ * settings that they would find if he had run the statements.
+ */
+void
+idem_connect_unpinned(IdemCall *call)
+{
+	if (call->connected)
+		return;
+
+	call->guc_level = NewGUCNestLevel();
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
 	call->connected = true;
+}
+
+/*
+ * Open SPI and pin the settings that its statements depend on.
+ */
+void
+idem_connect(IdemCall *call)
+{
+	if (call->pinned)
+		return;
+
+	idem_connect_unpinned(call);
+	call->pinned = true;
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	idem_pin_plans();
 }
 
 
@@ -641,6 +611,7 @@ disconnect(IdemCall *call)
 	MemoryContextSwitchTo(call->context);
 	AtEOXact_GUC(true, call->guc_level);
 	call->connected = false;
+	call->pinned = false;
 }
 
 /* Give back whatever entering took */
@@ -650,7 +621,7 @@ leave(IdemCall *call)
 	idem_unlock_names(call);
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
-	depth--;
+	open_call_pop();
 }
 
 void
@@ -658,7 +629,7 @@ idem_leave_trigger(IdemCall *call)
 {
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
-	depth--;
+	open_call_pop();
 }
 
 /*
@@ -752,6 +723,5 @@ idem_init_call(void)
 
 	CacheRegisterSyscacheCallback(PROCOID, forget_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, doubt_houses, (Datum) 0);
-	RegisterXactCallback(close_calls, NULL);
-	RegisterSubXactCallback(close_sub_calls, NULL);
+	idem_init_open_call();
 }

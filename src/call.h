@@ -50,7 +50,8 @@ typedef struct IdemCall
 	int			caller_context;
 	bool		fact;			/* waits without limit, is never refused */
 	bool		busy;			/* a request's wait ran out */
-	bool		connected;		/* SPI is open, search_path pinned */
+	bool		connected;		/* SPI is open */
+	bool		pinned;			/* and search_path is ours */
 	int			guc_level;
 	int			nnames;			/* names locked by idem_lock_name */
 	int			names_size;
@@ -95,9 +96,23 @@ typedef struct IdemQuery
 #define IDEM_VALUE(d) ((NullableDatum) {(d), false})
 #define IDEM_TEXT(cstring) IDEM_VALUE(CStringGetTextDatum(cstring))
 
+/*
+ * A call that tries an UPDATE of its caller's and would rather hear that the
+ * row's guard refuses than fail.  It concerns the triggers of that very
+ * statement, not those further down.
+ */
+typedef struct IdemAttempt
+{
+	int			trigger_depth;	/* when it was begun */
+	bool		refused;
+} IdemAttempt;
+
 /* Enter and leave */
 extern IdemCall *idem_enter(FunctionCallInfo fcinfo);
 extern IdemCall *idem_enter_fact(FunctionCallInfo fcinfo);
+extern IdemCall *idem_enter_as_caller(FunctionCallInfo fcinfo);
+extern void idem_become_owner(IdemCall *call);
+extern void idem_become_caller(IdemCall *call);
 extern void idem_put(IdemCall *call, int column, Datum value);
 extern void idem_put_nullable(IdemCall *call, int column, NullableDatum value);
 extern void idem_put_text(IdemCall *call, int column, const char *value);
@@ -132,6 +147,8 @@ pg_noreturn extern void idem_bad_argument(IdemCall *call, int n, const char *det
 extern uint64 idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args);
 extern NullableDatum idem_result(IdemCall *call, uint64 row, int column);
 extern void idem_connect(IdemCall *call);
+extern void idem_connect_unpinned(IdemCall *call);
+extern void idem_pin_plans(void);
 extern char *idem_statement_text(const IdemHouse *house, const char *sql);
 
 /* For triggers: the house of a function, and whether a call is open */
@@ -141,6 +158,12 @@ extern IdemCall *idem_enter_trigger(FunctionCallInfo fcinfo);
 extern void idem_leave_trigger(IdemCall *call);
 extern bool idem_inside_call(void);
 extern const char *idem_current_reason(void);
+
+/* Attempts: begun and ended around the UPDATE; the one a trigger belongs to */
+extern void idem_begin_attempt(IdemAttempt *attempt);
+extern void idem_end_attempt(void);
+extern IdemAttempt *idem_current_attempt(void);
+extern int	idem_calls_open(void);
 
 extern void idem_init_call(void);
 

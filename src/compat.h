@@ -15,6 +15,7 @@
 #include "access/genam.h"
 #include "fmgr.h"
 #include "utils/guc.h"
+#include "utils/plancache.h"
 
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -47,6 +48,14 @@
 	index_insert(index, values, isnull, tid, heap, unique, info)
 #endif
 
+/* 14: a plan is held by a resource owner, or by none */
+#if PG_VERSION_NUM >= 140000
+#define idem_release_plan(plan, saved) \
+	ReleaseCachedPlan(plan, (saved) ? CurrentResourceOwner : NULL)
+#else
+#define idem_release_plan(plan, saved) ReleaseCachedPlan(plan, saved)
+#endif
+
 /* 14: a hash table with string keys says so; before, it is what flags of 0 mean */
 #if PG_VERSION_NUM < 140000
 #define HASH_STRINGS 0
@@ -70,7 +79,9 @@
 #include "utils/acl.h"
 #define idem_schema_aclcheck(nsp, role, mode) pg_namespace_aclcheck(nsp, role, mode)
 #define idem_function_aclcheck(function, role, mode) pg_proc_aclcheck(function, role, mode)
+#define idem_owns_table(relid, role) pg_class_ownercheck(relid, role)
 #else
+#include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
@@ -78,6 +89,7 @@
 	object_aclcheck(NamespaceRelationId, nsp, role, mode)
 #define idem_function_aclcheck(function, role, mode) \
 	object_aclcheck(ProcedureRelationId, function, role, mode)
+#define idem_owns_table(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #endif
 
 /* 15: shared memory is asked for in a hook; before, while the library is loaded */

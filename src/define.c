@@ -35,19 +35,15 @@
 #include "definition.h"
 #include "look.h"
 #include "machine_tables.h"
+#include "table_lock.h"
 
 #include "access/relation.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
-#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 /* Columns of the result */
@@ -96,72 +92,6 @@ typedef struct Redefinition
 	Machine    *machine;
 	RuleChange	change;
 } Redefinition;
-
-
-/* ---------- locks on tables ---------- */
-
-/* Lock each table until the transaction ends; 55P03 when the call's time is over */
-static void
-lock_each(IdemCall *call, List *tables, LOCKMODE mode)
-{
-	ListCell   *cell;
-
-	foreach(cell, tables)
-	{
-		long		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), call->deadline);
-		char		timeout_ms[16];
-
-		left_ms = Max(left_ms, 1);
-		if (LockTimeout > 0)
-			left_ms = Min(left_ms, LockTimeout);
-		snprintf(timeout_ms, sizeof(timeout_ms), "%ld", Min(left_ms, INT_MAX));
-		(void) set_config_option("lock_timeout", timeout_ms, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-		LockRelationOid(lfirst_oid(cell), mode);
-	}
-}
-
-/*
- * Lock tables until the transaction ends, waiting in the queue, since they may
- * never be without writers.  false: not in the time that the call may wait;
- * then none is locked, which takes a subtransaction.
- */
-static bool
-lock_tables(IdemCall *call, List *tables, LOCKMODE mode)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool locked = true;
-
-	if (tables == NIL)
-		return true;
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		lock_each(call, tables, mode);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
-			ReThrowError(error);
-		FreeErrorData(error);
-		locked = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return locked;
-}
 
 
 /* ---------- rows in states that go ---------- */
@@ -250,8 +180,8 @@ lock_attached(const Redefinition *redefinition, List **tables)
 		*tables = machine_tables(redefinition->call->house, redefinition->machine->name);
 		if (list_difference_oid(*tables, locked) == NIL)
 			return true;
-		if (!lock_tables(redefinition->call, list_difference_oid(*tables, locked),
-						 ShareRowExclusiveLock))
+		if (!table_lock_all(redefinition->call, list_difference_oid(*tables, locked),
+							ShareRowExclusiveLock))
 			return false;
 		locked = list_concat_unique_oid(locked, *tables);
 	}
@@ -274,7 +204,7 @@ make_way(const Redefinition *redefinition)
 	{
 		since = RegisterSnapshot(GetLatestSnapshot());
 		seen = machine_tables(redefinition->call->house, redefinition->machine->name);
-		if (!lock_tables(redefinition->call, seen, AccessShareLock))
+		if (!table_lock_all(redefinition->call, seen, AccessShareLock))
 		{
 			UnregisterSnapshot(since);
 			return false;

@@ -16,12 +16,18 @@
  * is checked here only: BEFORE INSERT also fires for a row that ON CONFLICT
  * will turn into an UPDATE.
  *
+ * A move may have a guard, a function of whoever defined the machine, which is
+ * asked before and must say yes.
+ *
  * A restore loads rows of the extension's own tables in whatever state they
  * were, while the triggers stand.  So a row that a member of the owner role
  * inserts outside a call of the API may be in any declared state, and is not
- * recorded: its history is in the dump, and the world has heard of it.
+ * recorded: its history is in the dump, and the world has heard of it.  Other
+ * tables get their triggers after their rows; who loads rows into one that has
+ * them already says so by idem.restoring.
  *-------------------------------------------------------------------------
  */
+#include "deputy.h"
 #include "outbox.h"
 #include "ring.h"
 
@@ -30,6 +36,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/datum.h"
+#include "utils/fmgrprotos.h"
 
 /* One row's change under check */
 typedef struct Check
@@ -43,6 +50,7 @@ typedef struct Check
 	const MachineState *from;	/* NULL: a birth, or no move */
 	const MachineState *to;		/* NULL: no move */
 	const char *event;
+	const char *guard;			/* of the move; NULL: none */
 } Check;
 
 static IdemLog history = {
@@ -120,6 +128,35 @@ raise_illegal_move(Check *check)
 					   describe_row(check, check->before), check->from->name) :
 			 errdetail("The row with %s can go from \"%s\" to %s.",
 					   describe_row(check, check->before), check->from->name, targets),
+			 errtable(check->table)));
+}
+
+pg_noreturn static void
+raise_forbidden_move(Check *check)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_ILLEGAL_TRANSITION),
+			 errmsg("guard forbids the move of table \"%s\" from \"%s\" to \"%s\"",
+					RelationGetRelationName(check->table), check->from->name, check->to->name),
+			 errdetail("Guard %s did not return true for the row with %s.",
+					   check->guard, describe_row(check, check->before)),
+			 errtable(check->table)));
+}
+
+/*
+ * A later trigger could change the columns that the guard has found unchanged,
+ * and with them the partition: then no AFTER UPDATE trigger sees the row again.
+ */
+pg_noreturn static void
+raise_not_last(Check *check)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_PROTECTED),
+			 errmsg("partition \"%s\" has a BEFORE UPDATE trigger that sorts after its guard",
+					RelationGetRelationName(check->table)),
+			 errdetail("It could move the row with %s to another partition unseen.",
+					   describe_row(check, check->before)),
+			 errhint("Give that trigger a name that sorts before \"zz_idem_guard\"."),
 			 errtable(check->table)));
 }
 
@@ -273,22 +310,92 @@ state_changed(Check *check)
 	return !same_value(column, a, a_null, b, b_null);
 }
 
-/* Find the move that an UPDATE makes, if it makes one; ID003 if it is not legal */
-static void
+/* Find the move that an UPDATE makes, if it makes one; false if it is not legal */
+static bool
 find_move(Check *check)
 {
 	const Machine *machine;
 	const MachineMove *move;
 
 	if (check->attachment->machine_name == NULL || !state_changed(check))
-		return;
+		return true;
 	machine = attachment_machine(check->fcinfo, check->attachment);
 	check->from = state_of(check, machine, check->before);
 	check->to = state_of(check, machine, check->after);
 	move = machine_move(check->from, check->to);
 	if (move == NULL)
-		raise_illegal_move(check);
+		return false;
 	check->event = move->event;
+	check->guard = machine->builtin ? NULL : move->guard;
+	return true;
+}
+
+/* The same; ID003 if it is not legal */
+static void
+demand_move(Check *check)
+{
+	if (!find_move(check))
+		raise_illegal_move(check);
+}
+
+
+/* ---------- guards of moves ---------- */
+
+/*
+ * A row as jsonb.  It is made as whoever makes the move, before anything is
+ * called as somebody else: a cast to json that belongs to the table's owner
+ * may run here, as his triggers do.
+ */
+static Datum
+row_as_jsonb(TupleTableSlot *row)
+{
+	Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(row));
+
+	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
+}
+
+/* The row to come, without generated columns, which are not computed yet */
+static Datum
+new_row_as_jsonb(Check *check)
+{
+	TupleDesc	desc = RelationGetDescr(check->table);
+	Datum		row = row_as_jsonb(check->after);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attgenerated != '\0' && !column->attisdropped)
+			row = DirectFunctionCall2(jsonb_delete, row,
+									  CStringGetTextDatum(NameStr(column->attname)));
+	}
+	return row;
+}
+
+/* Does the move's guard, if it has one, let the row go? */
+static bool
+guard_permits(Check *check)
+{
+	static const Oid argtypes[] = {JSONBOID, JSONBOID};
+	const Machine *machine;
+	NullableDatum answer;
+	Datum		args[2];
+
+	if (check->guard == NULL)
+		return true;
+	machine = attachment_machine(check->fcinfo, check->attachment);
+	args[0] = row_as_jsonb(check->before);
+	args[1] = new_row_as_jsonb(check);
+	answer = deputy_call(machine->defined_by, check->guard, BOOLOID,
+						 lengthof(args), argtypes, args);
+	return !answer.isnull && DatumGetBool(answer.value);
+}
+
+static void
+demand_permission(Check *check)
+{
+	if (!guard_permits(check))
+		raise_forbidden_move(check);
 }
 
 
@@ -330,7 +437,28 @@ with_version(Check *check, int64 version)
 }
 
 /*
- * BEFORE UPDATE: the row to store.
+ * Is the move legal and permitted?  Otherwise ID003, except in the very UPDATE
+ * of a call that wants to know rather than to fail: false, and the row stays.
+ */
+static bool
+may_move(Check *check)
+{
+	IdemAttempt *attempt;
+
+	if (find_move(check) && guard_permits(check))
+		return true;
+	attempt = idem_current_attempt();
+	if (attempt != NULL)
+		attempt->refused = true;
+	else if (check->guard != NULL)
+		raise_forbidden_move(check);
+	else
+		raise_illegal_move(check);
+	return false;
+}
+
+/*
+ * BEFORE UPDATE: the row to store; NULL to leave it alone.
  */
 static HeapTuple
 guard_update(Check *check)
@@ -341,9 +469,12 @@ guard_update(Check *check)
 
 	if (check->attachment->append_only)
 		raise_protected(check, check->before, "updated");
+	if (!check->attachment->last_word && check->table->rd_rel->relispartition)
+		raise_not_last(check);
 	if (same_image(check->data->tg_trigtuple, tuple) || !find_change(check))
 		return tuple;
-	find_move(check);
+	if (!may_move(check))
+		return NULL;
 
 	if (check->attachment->version.attnum == 0)
 		return tuple;
@@ -363,7 +494,9 @@ guard_update(Check *check)
 static bool
 is_restored(Check *check)
 {
-	return check->attachment->own && !idem_inside_call() &&
+	if (!check->attachment->own)
+		return idem_restoring;
+	return !idem_inside_call() &&
 		has_privs_of_role(GetUserId(), idem_house(check->fcinfo->flinfo->fn_oid)->owner);
 }
 
@@ -398,14 +531,15 @@ check_stored(Check *check)
 
 	if (check->attachment->last_word)
 	{
-		find_move(check);
+		demand_move(check);
 		return check->to != NULL;
 	}
 
 	if (same_image(check->data->tg_trigtuple, check->data->tg_newtuple) ||
 		!find_change(check))
 		return false;
-	find_move(check);
+	demand_move(check);
+	demand_permission(check);
 	if (check->attachment->version.attnum != 0)
 	{
 		before = attached_version(check->attachment, check->before);

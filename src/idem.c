@@ -8,6 +8,7 @@
 #include "idem.h"
 #include "log.h"
 #include "machine.h"
+#include "move.h"
 #include "token.h"
 #include "wait.h"
 
@@ -20,6 +21,7 @@ int			idem_max_attempts = 10;
 int			idem_outbox_retention_s = 24 * 60 * 60;
 int			idem_inbox_retention_s = 30 * 24 * 60 * 60;
 bool		idem_allow_drop = false;
+bool		idem_restoring = false;
 char	   *idem_actor = NULL;
 
 void		_PG_init(void);
@@ -67,6 +69,11 @@ _PG_init(void)
 							 NULL,
 							 &idem_allow_drop, false,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("idem.restoring",
+							 "Lets rows be loaded into attached tables in whatever state they were, unrecorded.",
+							 "For restoring rows alone; a whole dump makes the guards after the rows and does not need it.",
+							 &idem_restoring, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("idem.actor",
 							   "Who acts, as the application knows him; noted in history and anomalies.",
 							   NULL,
@@ -78,6 +85,7 @@ _PG_init(void)
 	idem_init_access();
 	idem_init_machine();
 	idem_init_log();
+	idem_init_move();
 	idem_init_token();
 	idem_init_wait();
 }

@@ -29,6 +29,7 @@ extern int	idem_max_attempts;
 extern int	idem_outbox_retention_s;
 extern int	idem_inbox_retention_s;
 extern bool idem_allow_drop;
+extern bool idem_restoring;
 extern char *idem_actor;
 
 #endif							/* IDEM_H */

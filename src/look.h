@@ -56,6 +56,7 @@ typedef enum IdemNameKind
 	IDEM_NAME_LEASE = 8,
 	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
 	IDEM_NAME_MACHINE = 10,	/* likewise: machine_hold */
+	IDEM_NAME_ENTITY = 11,		/* likewise, by who attaches a table */
 	IDEM_NAME_SUBSCRIPTION = 20,	/* likewise; shared by who reads */
 	IDEM_NAME_SLOT = 21,		/* likewise */
 	IDEM_NAME_RING = 22,		/* likewise; by who turns it */

@@ -13,6 +13,7 @@
  *-------------------------------------------------------------------------
  */
 #include "call.h"
+#include "verify.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -449,12 +450,6 @@ static const Invariant invariants[] = {
 	}
 };
 
-/* Columns of the result */
-enum
-{
-	VERIFY_INVARIANT, VERIFY_TENANT_ID, VERIFY_ENTITY, VERIFY_KEY, VERIFY_DETAIL
-};
-
 static void
 set_until_leaving(const char *setting, const char *value)
 {
@@ -524,5 +519,6 @@ idem_verify(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		check_invariant(call, &invariants[i]);
 	}
+	verify_attached_tables(call);
 	return idem_leave_rows(call);
 }

@@ -86,7 +86,26 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('relay', 'idem_wait_events'),
 	('relay', 'idem_outbox_lags');
 
+/*
+ * The first four act with the caller's own rights on his tables: whoever may
+ * execute them may call them.
+ */
 INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) VALUES
+	('operator', 'idem_attach_machine', true),
+	('operator', 'idem_detach_machine', true),
+	('client', 'idem_move', true),
+	('channel', 'idem_move', true),
+	('cashier', 'idem_move', true),
+	('fulfil', 'idem_move', true),
+	('relay', 'idem_move', true),
+	('operator', 'idem_move', true),
+	('client', 'idem_history_of', true),
+	('channel', 'idem_history_of', true),
+	('cashier', 'idem_history_of', true),
+	('fulfil', 'idem_history_of', true),
+	('relay', 'idem_history_of', true),
+	('operator', 'idem_history_of', true),
+	('auditor', 'idem_history_of', true),
 	('client', 'idem_next_no', true),
 	('channel', 'idem_next_no', true),
 	('cashier', 'idem_next_no', true),

@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ * attach_entity.c
+ *	  What history and events call an attached table: its entity.
+ *
+ * History knows a row by entity and key, and a consumer knows an event by
+ * "entity.state".  Two tables of one entity would write each other's history,
+ * so that the owner of any table could forge that of another.  Hence an entity
+ * belongs to one table and to those that inherit from it.  It stands in the
+ * triggers' arguments and nowhere else: a table keeps it when it is renamed,
+ * dumped and restored.
+ *-------------------------------------------------------------------------
+ */
+#include "attach.h"
+#include "look.h"
+#include "machine_tables.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_trigger.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+
+/* The entity that a row of pg_trigger names; by default the table's name */
+static char *
+entity_of(HeapTuple row, TupleDesc desc, bool *own)
+{
+	Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(row);
+	bool		isnull;
+	bytea	   *args = DatumGetByteaP(heap_getattr(row, Anum_pg_trigger_tgargs, desc, &isnull));
+	const char *arg = VARDATA(args);
+	char	   *entity = NULL;
+
+	*own = false;
+	for (int i = 0; i < trigger->tgnargs; i++)
+	{
+		if (strncmp(arg, "entity=", 7) == 0)
+			entity = pstrdup(arg + 7);
+		else if (strcmp(arg, "own=on") == 0)
+			*own = true;
+		arg += strlen(arg) + 1;
+	}
+	return entity != NULL ? entity : get_rel_name(trigger->tgrelid);
+}
+
+/*
+ * The table that has an entity, InvalidOid if none has but those excepted.  Of
+ * a table and its partitions it is the one that was made first.  *own: it is
+ * one of the extension's.
+ */
+Oid
+attach_entity_table(Oid guard, const char *entity, const List *except, bool *own)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	Oid			found = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	row;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(guard));
+	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(row = systable_getnext(scan)))
+	{
+		Oid			table = ((Form_pg_trigger) GETSTRUCT(row))->tgrelid;
+		bool		is_own;
+		char	   *name = entity_of(row, RelationGetDescr(triggers), &is_own);
+
+		if (name == NULL || strcmp(name, entity) != 0 || list_member_oid(except, table) ||
+			(OidIsValid(found) && found < table))
+			continue;
+		found = table;
+		*own = is_own;
+	}
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	return found;
+}
+
+/* Is an entity free for the table, and will it be when we commit? */
+typedef enum EntityState
+{
+	ENTITY_FREE,
+	ENTITY_TAKEN,
+	ENTITY_OWN,					/* by the extension */
+	ENTITY_BUSY					/* another transaction may be taking it */
+} EntityState;
+
+static EntityState
+claim_entity(Attach *attach, const char *entity)
+{
+	IdemCall   *call = attach->call;
+	uint64		epoch;
+	const Machine *machine = machine_find(call->house, entity, &epoch);
+	bool		own;
+
+	if (!idem_hold_name(call, IDEM_NAME_ENTITY, CStringGetTextDatum(""),
+						CStringGetTextDatum(entity), ExclusiveLock, false))
+		return ENTITY_BUSY;
+	if (machine != NULL && machine->builtin)
+		return ENTITY_OWN;
+	if (!OidIsValid(attach_entity_table(attach->guard, entity, attach->members, &own)))
+		return ENTITY_FREE;
+	return own ? ENTITY_OWN : ENTITY_TAKEN;
+}
+
+pg_noreturn static void
+raise_taken(const Attach *attach, const char *entity, EntityState state)
+{
+	if (state == ENTITY_OWN)
+		ereport(ERROR,
+				(errcode(ERRCODE_IDEM_PROTECTED),
+				 errmsg("entity \"%s\" is one of the extension's own", entity),
+				 errdetail("Its history and events cannot come from table \"%s\".",
+						   get_rel_name(attach->target)),
+				 errhint("Choose another entity.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_KEY_CONFLICT),
+			 errmsg("entity \"%s\" is already that of another table", entity),
+			 errdetail("History and events of table \"%s\" would be taken for the other's.",
+					   get_rel_name(attach->target)),
+			 errhint("Choose another entity.")));
+}
+
+/*
+ * Choose the entity: what was asked for, else the table's name, else that with
+ * its schema.  false: another transaction stands in the way.
+ */
+bool
+attach_choose_entity(Attach *attach)
+{
+	const char *name = get_rel_name(attach->target);
+	const char *schema = get_namespace_name(get_rel_namespace(attach->target));
+	const char *choices[] = {
+		attach->asked_entity != NULL ? attach->asked_entity : name,
+		attach->asked_entity != NULL ? NULL : psprintf("%s.%s", schema, name)
+	};
+	EntityState state = ENTITY_FREE;
+
+	for (int i = 0; i < (int) lengthof(choices) && choices[i] != NULL; i++)
+	{
+		attach->entity = choices[i];
+		state = claim_entity(attach, choices[i]);
+		if (state == ENTITY_FREE || state == ENTITY_BUSY)
+			return state == ENTITY_FREE;
+	}
+	raise_taken(attach, attach->entity, state);
+}
