@@ -70,6 +70,7 @@ prepare_machine() {
 		have pgbouncer || missing+=(pgbouncer)
 		have_python_module flask || missing+=(python3-flask)
 		have_python_module psycopg2 || missing+=(python3-psycopg2)
+		have_python_module sqlalchemy || missing+=(python3-sqlalchemy)
 	fi
 	find_server "$asked" || missing+=("$server_package")
 	if [ ${#missing[@]} -gt 0 ]; then
