@@ -72,6 +72,7 @@ prepare_machine() {
 		have pgbouncer || missing+=(pgbouncer)
 		have_python_module flask || missing+=(python3-flask)
 		have_python_module psycopg2 || missing+=(python3-psycopg2)
+		have_python_module sqlalchemy || missing+=(python3-sqlalchemy)
 		have_python_module pika || missing+=(python3-pika)
 		[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || missing+=(rabbitmq-server)
 	fi
