@@ -54,6 +54,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('channel', 'idem_confirm_payment'),
 	('channel', 'idem_fail_payment'),
 	('channel', 'idem_finish_close'),
+	('channel', 'idem_tenant_of'),
 	('cashier', 'idem_cancel_order'),
 	('cashier', 'idem_resolve_review'),
 	('cashier', 'idem_adopt_receipt'),
@@ -65,6 +66,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_get_order'),
 	('auditor', 'idem_get_receipts'),
 	('operator', 'idem_resolve_request'),
+	('operator', 'idem_set_channel_account'),
+	('operator', 'idem_set_channel_event'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),
 	('operator', 'idem_verify');
