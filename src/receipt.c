@@ -25,6 +25,7 @@
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "common/int.h"
 #include "lib/stringinfo.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
@@ -73,6 +74,13 @@ static IdemQuery reserve_refund = IDEM_QUERY(
 	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2"
 	" WHERE ctid = $1 RETURNING ctid",
 	TIDOID, INT8OID);
+
+static IdemQuery book_receipt = IDEM_QUERY(
+	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2,"
+	" refunded = refunded + $3, disputed = disputed + $4,"
+	" excess = greatest(0, refund_reserved + $2 + disputed + $4 - greatest(coalesce(amount, 0), 0))"
+	" WHERE ctid = $1 RETURNING ctid, refund_reserved, refunded, disputed, excess",
+	TIDOID, INT8OID, INT8OID, INT8OID);
 
 
 /* ---------- rows ---------- */
@@ -162,6 +170,15 @@ receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no)
 	Datum		keys[] = {call->tenant_id, order_id, Int32GetDatum(purchase_no)};
 
 	return receipt_of_row(idem_lock_row(call, &receipt_applied, keys, lengthof(keys)));
+}
+
+/* NULL: none, or call->busy */
+Receipt *
+receipt_lock(IdemCall *call, Datum receipt_no)
+{
+	Datum		keys[] = {call->tenant_id, receipt_no};
+
+	return receipt_of_row(idem_lock_row(call, &receipt_by_no, keys, lengthof(keys)));
 }
 
 Receipt *
@@ -294,6 +311,35 @@ receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount)
 		lost_row(receipt);
 	receipt->tid = written_at(call);
 	receipt->refund_reserved += amount;
+}
+
+bool
+receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed)
+{
+	int64		sum;
+
+	return !pg_add_s64_overflow(receipt->refund_reserved, reserved, &sum) &&
+		!pg_add_s64_overflow(sum, receipt->disputed, &sum) &&
+		!pg_add_s64_overflow(sum, disputed, &sum);
+}
+
+void
+receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+		IDEM_VALUE(Int64GetDatum(reserved)),
+		IDEM_VALUE(Int64GetDatum(refunded)),
+		IDEM_VALUE(Int64GetDatum(disputed))
+	};
+
+	if (idem_run(call, &book_receipt, args) != 1)
+		lost_row(receipt);
+	receipt->tid = written_at(call);
+	receipt->refund_reserved = DatumGetInt64(idem_result(call, 0, 2).value);
+	receipt->refunded = DatumGetInt64(idem_result(call, 0, 3).value);
+	receipt->disputed = DatumGetInt64(idem_result(call, 0, 4).value);
+	receipt->excess = DatumGetInt64(idem_result(call, 0, 5).value);
 }
 
 

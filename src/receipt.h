@@ -56,6 +56,7 @@ extern Receipt *receipt_look_settled(IdemCall *call, const IdemIndex *index, con
 extern Receipt *receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no, IdemSight sight);
 extern Receipt *receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight);
 extern Receipt *receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no);
+extern Receipt *receipt_lock(IdemCall *call, Datum receipt_no);
 pg_noreturn extern void receipt_not_found(Datum receipt_no);
 
 extern bool receipt_is_empty(Datum value);
@@ -94,8 +95,16 @@ extern Receipt *receipt_take(IdemCall *call, const Receipt *seen);
  */
 extern bool receipt_write(IdemCall *call, Receipt *receipt);
 
-/* Reserve that much of a locked receipt for a refund */
+/* Reserve that much of a locked receipt for a refund; the table checks that it is there */
 extern void receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount);
+
+/*
+ * Book what happened to the money of a locked receipt, whether it is there or
+ * not: what exceeds the receipt becomes its excess.  receipt_can_book: do the
+ * sums stay within what a bigint holds?
+ */
+extern bool receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed);
+extern void receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed);
 
 /* The receipt as jsonb, for an anomaly; payment_no: the payment in question */
 extern NullableDatum receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no);

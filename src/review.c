@@ -416,7 +416,7 @@ put_refund(IdemCall *call, const Receipt *receipt, const Refund *refund, const c
 		return outcome;
 	if (refund_allows_act(refund))
 		idem_put(call, REFUND_NO, refund->refund_no);
-	idem_put(call, REFUND_STATUS, refund->status);
+	idem_put_text(call, REFUND_STATUS, refund_status_names[refund->status]);
 	idem_put(call, REFUND_AMOUNT, Int64GetDatum(refund->amount));
 	return outcome;
 }

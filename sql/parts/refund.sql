@@ -27,6 +27,8 @@ CREATE TABLE @extschema@.idem_refund (
 	created_at timestamptz NOT NULL,
 	submitted_at timestamptz,
 	next_check_at timestamptz,
+	settled_at timestamptz,
+	takes_back boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (tenant_id, refund_no)
 );
 CREATE UNIQUE INDEX idem_refund_channel ON @extschema@.idem_refund (tenant_id, channel, account, channel_refund_no);
