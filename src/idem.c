@@ -14,6 +14,7 @@ PG_MODULE_MAGIC;
 int			idem_wait_ms = 1000;
 int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
+int			idem_orphan_grace_s = 300;
 bool		idem_allow_drop = false;
 char	   *idem_actor = NULL;
 
@@ -40,6 +41,11 @@ _PG_init(void)
 							"How long after its expiry a payment unknown to the channel stays open.",
 							"A payment may still be on its way to the channel when the channel says that it does not exist.",
 							&idem_close_grace_s, 600, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.orphan_grace",
+							"How long a channel is told to repeat a fact that belongs to nothing we know.",
+							"It may have been faster than the commit of what it belongs to.",
+							&idem_orphan_grace_s, 300, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",

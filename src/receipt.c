@@ -26,9 +26,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "common/int.h"
-#include "lib/stringinfo.h"
 #include "utils/fmgrprotos.h"
-#include "utils/json.h"
 
 /* Column numbers of idem_receipt */
 enum
@@ -345,39 +343,18 @@ receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, i
 
 /* ---------- anomalies ---------- */
 
-static void
-append_text(StringInfo json, const char *name, NullableDatum value)
-{
-	appendStringInfo(json, "%s\"%s\": ", json->len > 1 ? ", " : "", name);
-	if (value.isnull)
-		appendStringInfoString(json, "null");
-	else
-		escape_json(json, TextDatumGetCString(value.value));
-}
-
 NullableDatum
 receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 {
-	MemoryContext old = MemoryContextSwitchTo(call->context);
-	StringInfoData json;
-	Datum		detail;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	initStringInfo(&json);
-	appendStringInfoChar(&json, '{');
-	append_text(&json, "payment_no", IDEM_VALUE(payment_no));
-	append_text(&json, "channel", IDEM_VALUE(receipt->channel));
-	append_text(&json, "account", IDEM_VALUE(receipt->account));
-	append_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
-	if (receipt->amount.isnull)
-		appendStringInfoString(&json, ", \"amount\": null");
-	else
-		appendStringInfo(&json, ", \"amount\": " INT64_FORMAT,
-						 DatumGetInt64(receipt->amount.value));
-	append_text(&json, "currency", receipt->currency);
-	appendStringInfoChar(&json, '}');
-	detail = DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
-	MemoryContextSwitchTo(old);
-	return IDEM_VALUE(detail);
+	anomaly_detail_text(detail, "payment_no", IDEM_VALUE(payment_no));
+	anomaly_detail_text(detail, "channel", IDEM_VALUE(receipt->channel));
+	anomaly_detail_text(detail, "account", IDEM_VALUE(receipt->account));
+	anomaly_detail_text(detail, "trade_no", IDEM_VALUE(receipt->trade_no));
+	anomaly_detail_amount(detail, "amount", receipt->amount);
+	anomaly_detail_text(detail, "currency", receipt->currency);
+	return anomaly_detail_done(detail);
 }
 
 void

@@ -112,15 +112,20 @@ INSERT INTO @extschema@.idem_channel_event (channel, event, has_refund, kind, re
 	('stripe', 'charge.refund.updated.failed', true, 'refund_failed', 'delta', 'reverse'),
 	('stripe', 'charge.refund.updated.canceled', true, 'refund_closed', 'delta', 'reverse'),
 	('stripe', 'charge.dispute.created', false, 'dispute_opened', 'delta', 'stale'),
+	('stripe', 'charge.dispute.created', true, 'dispute_opened', 'delta', 'stale'),
 	('stripe', 'charge.dispute.created.needs_response', false, 'dispute_opened', 'delta', 'stale'),
+	('stripe', 'charge.dispute.created.needs_response', true, 'dispute_opened', 'delta', 'stale'),
 	('stripe', 'charge.dispute.created.under_review', false, 'dispute_opened', 'delta', 'stale'),
+	('stripe', 'charge.dispute.created.under_review', true, 'dispute_opened', 'delta', 'stale'),
 	('stripe', 'charge.dispute.created.warning_needs_response', false, 'none', 'delta', 'stale'),
 	('stripe', 'charge.dispute.created.warning_under_review', false, 'none', 'delta', 'stale'),
 	('stripe', 'charge.dispute.updated', false, 'none', 'delta', 'stale'),
 	('stripe', 'charge.dispute.funds_withdrawn', false, 'none', 'delta', 'stale'),
 	('stripe', 'charge.dispute.funds_reinstated', false, 'none', 'delta', 'stale'),
 	('stripe', 'charge.dispute.closed.won', false, 'dispute_won', 'delta', 'stale'),
+	('stripe', 'charge.dispute.closed.won', true, 'dispute_won', 'delta', 'stale'),
 	('stripe', 'charge.dispute.closed.lost', false, 'dispute_lost', 'delta', 'stale'),
+	('stripe', 'charge.dispute.closed.lost', true, 'dispute_lost', 'delta', 'stale'),
 	('stripe', 'charge.dispute.closed.warning_closed', false, 'none', 'delta', 'stale');
 
 /* By merchant account, whoever's: for one notify_url that serves all tenants. */
