@@ -332,6 +332,21 @@ receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 		answer->outcome = try_confirm(call, &report);
 }
 
+void
+receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
+{
+	Scene		scene = {0};
+	Receipt    *receipt;
+
+	scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
+	receipt = scene.payment == NULL ? NULL :
+		receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no, IDEM_SIGHT_LATEST);
+	if (receipt == NULL)
+		scene_answer(&scene, NULL, NULL, answer);
+	else
+		scene_answer_settled(call, scene.payment, receipt, answer);
+}
+
 /*
  * idem_confirm_payment(tenant_id, payment_no, channel, trade_no, amount,
  *	 currency, account, paid_at)

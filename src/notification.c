@@ -381,9 +381,11 @@ judge(IdemCall *call, const Notification *said, const ChannelEvent *event, Recor
 }
 
 static void
-answer_repeated(IdemCall *call, const Record *record, NotificationAnswer *answer)
+answer_repeated(IdemCall *call, const Notification *said, const ChannelEvent *event,
+				const Record *record, NotificationAnswer *answer)
 {
 	store(call, record);
+	notification_recall(call, said, event, answer);
 	answer->outcome = "duplicate";
 	answer->ack = true;
 }
@@ -429,7 +431,7 @@ notification_receive(IdemCall *call, Notification *said, NotificationAnswer *ans
 	else if (is_open_question(record.outcome))
 		judge(call, said, &event, &record, false, answer);
 	else
-		answer_repeated(call, &record, answer);
+		answer_repeated(call, said, &event, &record, answer);
 }
 
 

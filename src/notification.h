@@ -62,6 +62,10 @@ extern const char *notification_expected(const Notification *said, FactKind kind
 extern void notification_judge(IdemCall *call, const Notification *said,
 							   const ChannelEvent *event, NotificationAnswer *answer);
 
+/* The same for one that was heard before and is settled: what may still be acted on */
+extern void notification_recall(IdemCall *call, const Notification *said,
+								const ChannelEvent *event, NotificationAnswer *answer);
+
 /* The notification's anomaly of this kind */
 extern void notification_open_anomaly(IdemCall *call, const char *kind,
 									  const Notification *said, NullableDatum order_id);

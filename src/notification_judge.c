@@ -132,10 +132,10 @@ may_be_acted_on(const char *outcome)
 	return false;
 }
 
-static void
-tell_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
+static ReceiptFact
+money_of(const Notification *said)
 {
-	ReceiptFact fact = {
+	return (ReceiptFact) {
 		.payment_no = or_empty(said->payment_no),
 		.channel = said->channel,
 		.trade_no = or_empty(said->trade_no),
@@ -144,14 +144,26 @@ tell_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
 		.account = said->account,
 		.paid_at = said->occurred_at
 	};
+}
+
+static void
+answer_money(const ReceiptAnswer *told, NotificationAnswer *answer)
+{
+	answer->status = told->status;
+	answer->receipt_no = told->receipt_no;
+	answer->refund_no = told->refund_no;
+}
+
+static void
+tell_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
+{
+	ReceiptFact fact = money_of(said);
 	ReceiptAnswer told;
 
 	receipt_confirm(call, &fact, &told);
+	answer_money(&told, answer);
 	answer->outcome = told.outcome;
-	answer->status = told.status;
 	answer->payment_no = said->payment_no;
-	answer->receipt_no = told.receipt_no;
-	answer->refund_no = told.refund_no;
 }
 
 static void
@@ -269,6 +281,57 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			break;
 		case FACT_NONE:
 			answer->outcome = "ignored";
+			break;
+	}
+}
+
+
+/* ---------- what was told before ---------- */
+
+static void
+recall_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
+{
+	ReceiptFact fact = money_of(said);
+	ReceiptAnswer told;
+
+	receipt_recall(call, &fact, &told);
+	answer_money(&told, answer);
+}
+
+static void
+recall_refund(IdemCall *call, const Notification *said, NotificationAnswer *answer)
+{
+	Refund	   *refund = NULL;
+
+	if (!named(said->biz_no).isnull)
+		refund = refund_look(call, said->biz_no.value, IDEM_SIGHT_LATEST);
+	if (refund == NULL)
+		return;
+	answer->status = refund_status_names[refund->status];
+	answer->receipt_no = IDEM_VALUE(refund->receipt_no);
+	if (refund_allows_act(refund))
+		answer->refund_no = IDEM_VALUE(refund->refund_no);
+}
+
+void
+notification_recall(IdemCall *call, const Notification *said, const ChannelEvent *event,
+					NotificationAnswer *answer)
+{
+	switch (event->kind)
+	{
+		case FACT_PAID:
+		case FACT_FAILED:
+		case FACT_CLOSED:
+			recall_money(call, said, answer);
+			break;
+		case FACT_REFUNDED:
+		case FACT_REFUND_FAILED:
+		case FACT_REFUND_CLOSED:
+		case FACT_REFUND_ABNORMAL:
+		case FACT_REFUND_REVERSED:
+			recall_refund(call, said, answer);
+			break;
+		default:
 			break;
 	}
 }

@@ -154,6 +154,12 @@ typedef struct ReceiptAnswer
 /* Money arrived: record it by the rules of idem_confirm_payment */
 extern void receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
 
+/*
+ * What there is to say of money that was recorded, as far as it may still be
+ * acted on; without any lock, all but the outcome.
+ */
+extern void receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
+
 
 /* ---------- receipt_judge.c ---------- */
 

@@ -66,6 +66,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
 	('auditor', 'idem_get_receipts'),
+	('operator', 'idem_resolve_anomaly'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_reroute_notification'),
 	('operator', 'idem_set_channel_account'),
