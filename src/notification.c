@@ -398,6 +398,26 @@ answer_tampered(IdemCall *call, const Notification *said, NotificationAnswer *an
 	answer->ack = true;
 }
 
+Notification
+notification_of_nothing(void)
+{
+	return (Notification) {
+		.notify_id = IDEM_NULL,
+		.payment_no = IDEM_NULL,
+		.trade_no = IDEM_NULL,
+		.event = IDEM_NULL,
+		.amount = IDEM_NULL,
+		.currency = IDEM_NULL,
+		.account = IDEM_NULL,
+		.biz_no = IDEM_NULL,
+		.refund_amount = IDEM_NULL,
+		.occurred_at = IDEM_NULL,
+		.payload = IDEM_NULL,
+		.channel_refund_no = IDEM_NULL,
+		.refund_currency = IDEM_NULL
+	};
+}
+
 void
 notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
 {

@@ -41,6 +41,9 @@ typedef struct NotificationAnswer
 	NullableDatum refund_no;	/* likewise */
 } NotificationAnswer;
 
+/* One that says nothing yet */
+extern Notification notification_of_nothing(void);
+
 extern void notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer);
 
 /* Put an answer into the call's row, but its outcome */

@@ -181,6 +181,19 @@ tell_end(IdemCall *call, const Notification *said, bool failed, NotificationAnsw
 		answer->status = payment_status_names[told.payment->status];
 }
 
+/* The currency of a refund or a dispute, in upper case if it is one */
+static NullableDatum
+currency_of(const Notification *said)
+{
+	NullableDatum currency = said->refund_currency.isnull ?
+		said->currency : said->refund_currency;
+	Datum		upper_case;
+
+	if (!currency.isnull && idem_is_currency(currency.value, &upper_case))
+		return IDEM_VALUE(upper_case);
+	return currency;
+}
+
 static void
 tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			const char *result, NotificationAnswer *answer)
@@ -193,7 +206,7 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 		.trade_no = named(said->trade_no),
 		.channel_refund_no = named(said->channel_refund_no),
 		.amount = said->refund_amount,
-		.currency = said->refund_currency.isnull ? said->currency : said->refund_currency,
+		.currency = currency_of(said),
 		.occurred_at = said->occurred_at,
 		.result = result,
 		.cumulative = event->cumulative,
@@ -219,7 +232,7 @@ tell_dispute(IdemCall *call, const Notification *said, const char *stage,
 		.trade_no = named(said->trade_no),
 		.dispute_no = named(said->biz_no),
 		.amount = said->refund_amount.isnull ? said->amount : said->refund_amount,
-		.currency = said->refund_currency.isnull ? said->currency : said->refund_currency,
+		.currency = currency_of(said),
 		.occurred_at = said->occurred_at,
 		.stage = stage
 	};
