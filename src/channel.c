@@ -111,18 +111,21 @@ channel_account_is_known(IdemCall *call, Datum tenant_id, Datum channel, Datum a
 typedef enum Fit
 {
 	FIT_OTHER,					/* it is another channel's or account's */
-	FIT_OPEN,					/* it does not say */
-	FIT_SAME
+	FIT_OPEN,					/* it has no channel yet */
+	FIT_CHANNEL,				/* it has no account yet, or none is asked for */
+	FIT_ACCOUNT
 } Fit;
 
 static Fit
 fit_of(const Payment *payment, Datum channel, NullableDatum account)
 {
-	if (!payment->channel.isnull && !idem_same_text(payment->channel.value, channel))
+	if (payment->channel.isnull)
+		return FIT_OPEN;
+	if (!idem_same_text(payment->channel.value, channel))
 		return FIT_OTHER;
 	if (account.isnull || payment->account.isnull)
-		return FIT_OPEN;
-	return idem_same_text(payment->account.value, account.value) ? FIT_SAME : FIT_OTHER;
+		return FIT_CHANNEL;
+	return idem_same_text(payment->account.value, account.value) ? FIT_ACCOUNT : FIT_OTHER;
 }
 
 /*
