@@ -19,6 +19,7 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "detail.h"
 #include "key.h"
 #include "receipt.h"
 
@@ -111,6 +112,7 @@ receipt_of_row(const IdemRow *row)
 	receipt->disputed = DatumGetInt64(IDEM_COLUMN(row, DISPUTED));
 	receipt->excess = DatumGetInt64(IDEM_COLUMN(row, EXCESS));
 	receipt->paid_at = IDEM_NULLABLE(row, PAID_AT);
+	receipt->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
 	return receipt;
 }
 
@@ -150,6 +152,31 @@ receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no
 	if (sight == IDEM_SIGHT_DIRTY)
 		return receipt_look_settled(call, &receipt_by_payment, keys, lengthof(keys));
 	return receipt_of_row(idem_look(call, &receipt_by_payment, keys, lengthof(keys), sight));
+}
+
+static Receipt *
+find_by_trade(IdemCall *call, Datum channel, Datum account, Datum trade_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, channel, account, trade_no};
+
+	return receipt_of_row(idem_look(call, &receipt_by_trade, keys, lengthof(keys), sight));
+}
+
+/* The receipt of a trade; one whose account is unknown may be on any */
+Receipt *
+receipt_look_trade(IdemCall *call, NullableDatum channel, NullableDatum account,
+				   NullableDatum trade_no, IdemSight sight)
+{
+	Datum		nowhere = CStringGetTextDatum("");
+	Receipt    *receipt = NULL;
+
+	if (!idem_is_given(channel) || !idem_is_given(trade_no))
+		return NULL;
+	if (idem_is_given(account))
+		receipt = find_by_trade(call, channel.value, account.value, trade_no.value, sight);
+	if (receipt == NULL)
+		receipt = find_by_trade(call, channel.value, nowhere, trade_no.value, sight);
+	return receipt;
 }
 
 /* The receipt that paid this purchase of the order */
@@ -197,6 +224,27 @@ receipt_take(IdemCall *call, const Receipt *seen)
 }
 
 void
+receipt_lock_apart(IdemCall *call, const Receipt *seen)
+{
+	idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, seen->reported_payment_no);
+	receipt_lock_trade(call, seen->channel, seen->trade_no);
+}
+
+Receipt *
+receipt_take_apart(IdemCall *call, const Receipt *seen)
+{
+	Receipt    *receipt = receipt_look(call, seen->receipt_no, IDEM_SIGHT_DIRTY);
+
+	if (receipt == NULL || TransactionIdIsValid(call->rival) ||
+		!idem_same_text(receipt->reported_payment_no, seen->reported_payment_no))
+	{
+		(void) scene_step_back(call);
+		return NULL;
+	}
+	return receipt_take(call, receipt);
+}
+
+void
 receipt_not_found(Datum receipt_no)
 {
 	ereport(ERROR,
@@ -220,6 +268,13 @@ receipt_makes_sense(const Receipt *receipt)
 	return !receipt->amount.isnull && DatumGetInt64(receipt->amount.value) > 0 &&
 		!receipt->currency.isnull && idem_is_currency(receipt->currency.value, &upper_case) &&
 		!receipt_is_empty(receipt->channel) && !receipt_is_empty(receipt->trade_no);
+}
+
+bool
+receipt_is_refunded(const Receipt *receipt)
+{
+	return receipt->refunded > 0 && !receipt->amount.isnull &&
+		receipt->refunded >= DatumGetInt64(receipt->amount.value);
 }
 
 bool
@@ -268,6 +323,7 @@ insert(IdemCall *call, Receipt *receipt)
 	if (idem_run(call, &insert_receipt, args) != 1)
 		return false;
 	receipt->tid = written_at(call);
+	receipt->created_at = call->now;
 	return true;
 }
 
@@ -346,15 +402,16 @@ receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, i
 NullableDatum
 receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 {
-	AnomalyDetail *detail = anomaly_detail(call);
+	StringInfoData json;
 
-	anomaly_detail_text(detail, "payment_no", IDEM_VALUE(payment_no));
-	anomaly_detail_text(detail, "channel", IDEM_VALUE(receipt->channel));
-	anomaly_detail_text(detail, "account", IDEM_VALUE(receipt->account));
-	anomaly_detail_text(detail, "trade_no", IDEM_VALUE(receipt->trade_no));
-	anomaly_detail_amount(detail, "amount", receipt->amount);
-	anomaly_detail_text(detail, "currency", receipt->currency);
-	return anomaly_detail_done(detail);
+	detail_begin(&json);
+	detail_text(&json, "payment_no", IDEM_VALUE(payment_no));
+	detail_text(&json, "channel", IDEM_VALUE(receipt->channel));
+	detail_text(&json, "account", IDEM_VALUE(receipt->account));
+	detail_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
+	detail_number(&json, "amount", receipt->amount);
+	detail_text(&json, "currency", receipt->currency);
+	return detail_end(call, &json);
 }
 
 void

@@ -13,6 +13,7 @@
  * known before the row is.
  *-------------------------------------------------------------------------
  */
+#include "brake.h"
 #include "refund.h"
 
 #include "catalog/pg_type.h"
@@ -35,11 +36,11 @@ const char *const refund_status_names[] = {
 static IdemQuery insert_refund = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_refund (tenant_id, refund_no, receipt_no, payment_no,"
 	" order_id, purchase_no, channel, account, channel_refund_no, amount, currency, status,"
-	" cause, held, reason, created_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+	" cause, held, reason, created_at, next_check_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
 	" ON CONFLICT DO NOTHING RETURNING ctid, version",
 	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, INT8OID,
-	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID);
+	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
 
 /* TID scan: nothing can lead it astray */
 static IdemQuery store_refund = IDEM_QUERY(
@@ -199,7 +200,8 @@ refund_insert(IdemCall *call, Refund *refund)
 		IDEM_VALUE(refund->cause),
 		IDEM_VALUE(BoolGetDatum(refund->held)),
 		refund->reason,
-		IDEM_VALUE(TimestampTzGetDatum(call->now))
+		IDEM_VALUE(TimestampTzGetDatum(call->now)),
+		refund->next_check_at
 	};
 
 	if (idem_run(call, &insert_refund, args) != 1)
@@ -268,13 +270,20 @@ refund_request_automatic(IdemCall *call, Receipt *receipt, const char *cause,
 {
 	int64		amount = refund_remainder(receipt);
 	Refund	   *refund;
+	Brake		brake;
 
 	if (amount == 0 || !receipt_makes_sense(receipt))
 		return NULL;
 	refund = refund_of_receipt(receipt, refund_automatic_no(receipt->receipt_no), amount,
 							   cause, reason);
+	brake = brake_judge(call, receipt);
+	refund->held = brake != BRAKE_OFF;
+	if (!refund->held)
+		refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
 	if (!refund_insert(call, refund))
 		return refund_look_automatic(call, receipt->receipt_no);
 	receipt_reserve(call, receipt, amount);
+	idem_unlock_names(call);
+	brake_pull(call, brake);
 	return refund;
 }

@@ -134,4 +134,19 @@ typedef struct RefundAnswer
  */
 extern void refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer);
 
+
+/* ---------- refund_find.c ---------- */
+
+/* Does the fact agree with all that we know of this money? */
+extern bool refund_fact_fits(const RefundFact *fact, const Receipt *receipt);
+
+/* The money that a fact is about; NULL: unknown, or it could be several */
+extern Receipt *refund_find_receipt(IdemCall *call, const RefundFact *fact, IdemSight sight);
+
+/* The refund that a fact is about, by our number or the channel's; receipt: if known */
+extern Refund *refund_find(IdemCall *call, const RefundFact *fact, const Receipt *receipt, IdemSight sight);
+
+/* The number of a refund that is, or would be, adopted; NULL: the fact gives none */
+extern NullableDatum refund_number_of(const RefundFact *fact, const Receipt *receipt);
+
 #endif							/* IDEM_REFUND_H */

@@ -89,6 +89,13 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_notific
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_notification
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+/* Where the tables live is told, never forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_cluster
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=cluster', 'key=system_identifier');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_cluster
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* A key that was burned stays burned, one that is bound stays bound. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment_key
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(

@@ -74,6 +74,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_used', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_notification', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_cluster', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dispute', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_request', '');
