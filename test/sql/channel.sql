@@ -14,7 +14,7 @@ SELECT * FROM idem_set_channel_event('till', 'sold', false, 'paid', 'delta', 'st
 SELECT * FROM idem_set_channel_event('till', 'sold', true, 'refunded', 'cumulative');
 SELECT * FROM idem_set_channel_event('till', 'sold', true, 'refunded', 'delta');
 SELECT * FROM idem_set_channel_event('till', 'sold', true, 'refund_failed', 'delta', 'reverse');
-SELECT * FROM idem_channel_event_change ORDER BY channel, event, has_refund;
+SELECT * FROM idem_channel_event_change WHERE channel = 'till' ORDER BY channel, event, has_refund;
 
 -- A seed is changed beside it, never in it; back again is a change, too.
 SELECT * FROM idem_set_channel_event('alipay', 'TRADE_FINISHED', false, 'paid');

@@ -147,44 +147,44 @@ SELECT outcome, ack, status, payment_no FROM idem_receive_notification('orphan',
 --
 -- Every kind that is about a payment, in every state of it.
 --
-SELECT outcome FROM idem_set_channel_event('till', 'paid', false, 'paid');
-SELECT outcome FROM idem_set_channel_event('till', 'failed', false, 'failed');
-SELECT outcome FROM idem_set_channel_event('till', 'closed', false, 'closed');
-SELECT outcome FROM idem_set_channel_event('till', 'none', false, 'none');
+SELECT outcome FROM idem_set_channel_event('desk', 'paid', false, 'paid');
+SELECT outcome FROM idem_set_channel_event('desk', 'failed', false, 'failed');
+SELECT outcome FROM idem_set_channel_event('desk', 'closed', false, 'closed');
+SELECT outcome FROM idem_set_channel_event('desk', 'none', false, 'none');
 CREATE TEMP TABLE state (n int, s text);
 INSERT INTO state VALUES (0, 'unknown'), (1, 'pending'), (2, 'closing'), (3, 'review'), (4, 'paid'), (5, 'paid_late'), (6, 'failed'), (7, 'closed');
 SELECT s, r.outcome FROM state, idem_create_payment('cells', 'order_' || s, 100, 'CNY', payment_no => 'cell_' || s) r WHERE n > 0 ORDER BY n;
 SELECT outcome, status FROM idem_begin_close('cells', 'cell_closing');
-SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_review', 'till', 'first', 99, 'CNY');
-SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_paid', 'till', 'second', 100, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_review', 'desk', 'first', 99, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_paid', 'desk', 'second', 100, 'CNY');
 SELECT outcome, status FROM idem_fail_payment('cells', 'cell_paid_late');
-SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_paid_late', 'till', 'third', 99, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('cells', 'cell_paid_late', 'desk', 'third', 99, 'CNY');
 SELECT outcome, status FROM idem_fail_payment('cells', 'cell_failed');
 SELECT outcome, status FROM idem_close_payment('cells', 'cell_closed');
 BEGIN;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'n' || n, 'cell_' || s, 'T' || n, 'paid', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'n' || n, 'cell_' || s, 'T' || n, 'paid', 100, 'CNY') r ORDER BY n;
 ROLLBACK;
 BEGIN;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'n' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'n' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'm' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'n' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'n' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'm' || n, 'cell_' || s, 'T' || n, 'failed', 100, 'CNY') r ORDER BY n;
 ROLLBACK;
 BEGIN;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'n' || n, 'cell_' || s, 'T' || n, 'closed', 100, 'CNY') r ORDER BY n;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'm' || n, 'cell_' || s, 'T' || n, 'closed', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'n' || n, 'cell_' || s, 'T' || n, 'closed', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'm' || n, 'cell_' || s, 'T' || n, 'closed', 100, 'CNY') r ORDER BY n;
 SELECT payment_no, status, next_check_at IS NOT NULL AS looked_at_once_more FROM idem_payment WHERE tenant_id = 'cells' AND status = 'closed' ORDER BY payment_no;
 ROLLBACK;
 BEGIN;
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'n' || n, 'cell_' || s, 'T' || n, 'none', 100, 'CNY') r ORDER BY n;
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'n' || n, 'cell_' || s, 'T' || n, 'none', 100, 'CNY') r ORDER BY n;
 SELECT count(*) FROM idem_anomaly WHERE tenant_id = 'cells' AND entity <> 'receipt';
 -- an event that nobody has mapped: one anomaly, however many tell it
-SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'till', 'm' || n, 'cell_' || s, 'T' || n, 'void', 100, 'CNY') r ORDER BY n;
-SELECT outcome, ack FROM idem_receive_notification('cells', 'till', 'm8', 'cell_paid', 'T8', NULL, 100, 'CNY');
-SELECT outcome, ack FROM idem_receive_notification('cells', 'till', 'm9', 'cell_paid', 'T9', 'paid', 100, 'CNY', refund_amount => 1);
+SELECT s, r.outcome, r.ack, r.status, r.payment_no FROM state, idem_receive_notification('cells', 'desk', 'm' || n, 'cell_' || s, 'T' || n, 'void', 100, 'CNY') r ORDER BY n;
+SELECT outcome, ack FROM idem_receive_notification('cells', 'desk', 'm8', 'cell_paid', 'T8', NULL, 100, 'CNY');
+SELECT outcome, ack FROM idem_receive_notification('cells', 'desk', 'm9', 'cell_paid', 'T9', 'paid', 100, 'CNY', refund_amount => 1);
 SELECT kind, entity, key, hits FROM idem_anomaly WHERE tenant_id = 'cells' AND entity <> 'receipt' ORDER BY key;
 -- mapped since: it is judged when it comes again
-SELECT outcome FROM idem_set_channel_event('till', 'void', false, 'closed');
-SELECT outcome, ack, status, payment_no FROM idem_receive_notification('cells', 'till', 'm1', 'cell_pending', 'T1', 'void', 100, 'CNY');
+SELECT outcome FROM idem_set_channel_event('desk', 'void', false, 'closed');
+SELECT outcome, ack, status, payment_no FROM idem_receive_notification('cells', 'desk', 'm1', 'cell_pending', 'T1', 'void', 100, 'CNY');
 ROLLBACK;
 
 --
