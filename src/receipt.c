@@ -19,7 +19,6 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
-#include "detail.h"
 #include "key.h"
 #include "receipt.h"
 
@@ -402,16 +401,15 @@ receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, i
 NullableDatum
 receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 {
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
-	detail_text(&json, "payment_no", IDEM_VALUE(payment_no));
-	detail_text(&json, "channel", IDEM_VALUE(receipt->channel));
-	detail_text(&json, "account", IDEM_VALUE(receipt->account));
-	detail_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
-	detail_number(&json, "amount", receipt->amount);
-	detail_text(&json, "currency", receipt->currency);
-	return detail_end(call, &json);
+	anomaly_detail_text(detail, "payment_no", IDEM_VALUE(payment_no));
+	anomaly_detail_text(detail, "channel", IDEM_VALUE(receipt->channel));
+	anomaly_detail_text(detail, "account", IDEM_VALUE(receipt->account));
+	anomaly_detail_text(detail, "trade_no", IDEM_VALUE(receipt->trade_no));
+	anomaly_detail_amount(detail, "amount", receipt->amount);
+	anomaly_detail_text(detail, "currency", receipt->currency);
+	return anomaly_detail_done(detail);
 }
 
 void

@@ -27,7 +27,6 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
-#include "detail.h"
 #include "refund_settle.h"
 
 #include "access/transam.h"
@@ -49,21 +48,20 @@ static NullableDatum
 describe(IdemCall *call, const Settle *settle)
 {
 	const RefundFact *fact = settle->fact;
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
-	detail_text(&json, "result", IDEM_TEXT(fact->result));
-	detail_text(&json, "refund_no", fact->refund_no);
-	detail_text(&json, "channel_refund_no", fact->channel_refund_no);
-	detail_text(&json, "payment_no", fact->payment_no);
-	detail_text(&json, "channel", fact->channel);
-	detail_text(&json, "account", fact->account);
-	detail_text(&json, "trade_no", fact->trade_no);
-	detail_number(&json, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
-	detail_text(&json, "currency", fact->currency);
+	anomaly_detail_text(detail, "result", IDEM_TEXT(fact->result));
+	anomaly_detail_text(detail, "refund_no", fact->refund_no);
+	anomaly_detail_text(detail, "channel_refund_no", fact->channel_refund_no);
+	anomaly_detail_text(detail, "payment_no", fact->payment_no);
+	anomaly_detail_text(detail, "channel", fact->channel);
+	anomaly_detail_text(detail, "account", fact->account);
+	anomaly_detail_text(detail, "trade_no", fact->trade_no);
+	anomaly_detail_amount(detail, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
+	anomaly_detail_text(detail, "currency", fact->currency);
 	if (settle->refund != NULL)
-		detail_number(&json, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
-	return detail_end(call, &json);
+		anomaly_detail_amount(detail, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
+	return anomaly_detail_done(detail);
 }
 
 static NullableDatum

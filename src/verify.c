@@ -342,6 +342,31 @@ static const Invariant invariants[] = {
 		" WHERE coalesce(h.n, 0) <> 1"
 	},
 
+	/* ---------- notifications ---------- */
+
+	/* Money that a channel was answered for is on the books */
+	{
+		"notification_heard",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('outcome %s, trade %s: no receipt', n.outcome, n.trade_no)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, trade_no FROM @schema@.idem_receipt) r"
+		" ON r.tenant_id = n.tenant_id AND r.channel = n.channel AND r.trade_no = n.trade_no"
+		" WHERE n.kind = 'paid' AND n.outcome IN ('paid', 'late', 'surplus', 'mismatch', 'duplicate')"
+		" AND r.trade_no IS NULL"
+	},
+
+	/* What was routed has arrived */
+	{
+		"notification_routed",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('routed to %s, and not there', n.routed_to)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, notify_id FROM @schema@.idem_notification) t"
+		" ON t.tenant_id = n.routed_to AND t.channel = n.channel AND t.notify_id = n.notify_id"
+		" WHERE n.routed_to IS NOT NULL AND t.tenant_id IS NULL"
+	},
+
 	/* ---------- what enforces all this ---------- */
 
 	/* The triggers are there and fire */
@@ -355,6 +380,7 @@ static const Invariant invariants[] = {
 		" ('idem_receipt', 'zz_idem_guard'), ('idem_receipt', 'zz_idem_truncate'),"
 		" ('idem_refund', 'zz_idem_guard'), ('idem_refund', 'zz_idem_record'), ('idem_refund', 'zz_idem_truncate'),"
 		" ('idem_anomaly', 'zz_idem_guard'), ('idem_anomaly', 'zz_idem_record'), ('idem_anomaly', 'zz_idem_truncate'),"
+		" ('idem_notification', 'zz_idem_guard'), ('idem_notification', 'zz_idem_truncate'),"
 		" ('idem_lease', 'zz_idem_guard'), ('idem_lease', 'zz_idem_truncate'),"
 		" ('idem_request', 'zz_idem_guard'), ('idem_request', 'zz_idem_truncate'),"
 		" ('idem_history', 'zz_idem_guard'), ('idem_history', 'zz_idem_truncate'),"
@@ -380,6 +406,7 @@ static const Invariant invariants[] = {
 		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_request_key'), ('idem_payment_key_pkey'),"
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
+		" ('idem_notification_pkey'), ('idem_channel_event_pkey'), ('idem_channel_event_change_pkey'), ('idem_channel_account_pkey'),"
 		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey'),"
 		" ('idem_token_used_pkey'), ('idem_token_secret_pkey')) w (name)"
 		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"

@@ -85,6 +85,17 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_cluster
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_cluster
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+/* What a channel said stays as it came; only what became of it is noted. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_notification
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=notification', 'tenant=tenant_id', 'key=channel', 'key=account', 'key=notify_id',
+		'frozen=tenant_id', 'frozen=channel', 'frozen=account', 'frozen=notify_id', 'frozen=payment_no',
+		'frozen=trade_no', 'frozen=biz_no', 'frozen=event', 'frozen=amount', 'frozen=currency',
+		'frozen=refund_amount', 'frozen=refund_currency', 'frozen=channel_refund_no', 'frozen=occurred_at',
+		'frozen=payload', 'frozen=digest', 'frozen=problem', 'frozen=received_at', 'once=routed_to');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_notification
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* A key that was burned stays burned, one that is bound stays bound. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment_key
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
