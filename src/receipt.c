@@ -243,6 +243,20 @@ receipt_take_apart(IdemCall *call, const Receipt *seen)
 	return receipt_take(call, receipt);
 }
 
+Receipt *
+receipt_lock_seen(IdemCall *call, const Receipt *seen)
+{
+	Receipt    *receipt;
+
+	if (!seen->payment_no.isnull)
+		return receipt_lock(call, seen->receipt_no);
+	receipt_lock_apart(call, seen);
+	receipt = receipt_take_apart(call, seen);
+	idem_unlock_names(call);
+	/* one that was adopted meanwhile has an order, which would have come first */
+	return receipt == NULL || !receipt->payment_no.isnull ? NULL : receipt;
+}
+
 void
 receipt_not_found(Datum receipt_no)
 {

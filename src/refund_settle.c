@@ -436,30 +436,16 @@ moves_money(const Settle *settle)
 		(refund_is_failure(settle->result) && settle->fact->reversing);
 }
 
-/* Lock the receipt, and before it what stands before it; NULL: begin again */
+/* Lock the receipt, and before it the order that may have to follow; NULL: begin again */
 static Receipt *
 lock_receipt(IdemCall *call, Settle *settle)
 {
-	Receipt    *seen = settle->receipt;
-	Receipt    *receipt;
+	const Receipt *seen = settle->receipt;
 
 	settle->order = NULL;
-	if (seen->payment_no.isnull)
-	{
-		receipt_lock_apart(call, seen);
-		receipt = receipt_take_apart(call, seen);
-		idem_unlock_names(call);
-	}
-	else
-	{
-		if (moves_money(settle) && seen->purchase_no == 1)
-			(void) order_lock_gate(call, seen->order_id.value, &settle->order);
-		receipt = receipt_lock(call, seen->receipt_no);
-	}
-	/* one that was adopted meanwhile has an order to be locked first */
-	if (receipt == NULL || receipt->payment_no.isnull != seen->payment_no.isnull)
-		return NULL;
-	return receipt;
+	if (moves_money(settle) && seen->purchase_no == 1)
+		(void) order_lock_gate(call, seen->order_id.value, &settle->order);
+	return receipt_lock_seen(call, seen);
 }
 
 /* Lock the names under which a number of ours or of the channel's is written */
