@@ -14,7 +14,10 @@
 #include "key.h"
 
 #include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
 
 /* Column numbers of idem_anomaly */
 enum
@@ -46,6 +49,67 @@ static IdemQuery resolve_anomaly = IDEM_QUERY(
 	" WHERE ctid = $1",
 	TIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID);
 
+
+
+/* ---------- details ---------- */
+
+struct AnomalyDetail
+{
+	IdemCall   *call;
+	StringInfoData json;
+};
+
+AnomalyDetail *
+anomaly_detail(IdemCall *call)
+{
+	MemoryContext old = MemoryContextSwitchTo(call->context);
+	AnomalyDetail *detail = palloc(sizeof(AnomalyDetail));
+
+	detail->call = call;
+	initStringInfo(&detail->json);
+	appendStringInfoChar(&detail->json, '{');
+	MemoryContextSwitchTo(old);
+	return detail;
+}
+
+static void
+append_name(AnomalyDetail *detail, const char *name)
+{
+	appendStringInfo(&detail->json, "%s\"%s\": ", detail->json.len > 1 ? ", " : "", name);
+}
+
+void
+anomaly_detail_text(AnomalyDetail *detail, const char *name, NullableDatum value)
+{
+	append_name(detail, name);
+	if (value.isnull)
+		appendStringInfoString(&detail->json, "null");
+	else
+		escape_json(&detail->json, TextDatumGetCString(value.value));
+}
+
+/* An int8 */
+void
+anomaly_detail_amount(AnomalyDetail *detail, const char *name, NullableDatum value)
+{
+	append_name(detail, name);
+	if (value.isnull)
+		appendStringInfoString(&detail->json, "null");
+	else
+		appendStringInfo(&detail->json, INT64_FORMAT, DatumGetInt64(value.value));
+}
+
+NullableDatum
+anomaly_detail_done(AnomalyDetail *detail)
+{
+	MemoryContext old = MemoryContextSwitchTo(detail->call->context);
+	Datum		jsonb;
+
+	appendStringInfoChar(&detail->json, '}');
+	jsonb = DirectFunctionCall1(jsonb_in, CStringGetDatum(detail->json.data));
+	MemoryContextSwitchTo(old);
+	return IDEM_VALUE(jsonb);
+}
 
 
 /* ---------- open and resolve ---------- */

@@ -14,7 +14,6 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
-#include "detail.h"
 #include "dispute.h"
 #include "notification.h"
 #include "payment_close.h"
@@ -48,20 +47,19 @@ notification_key(const Notification *said)
 static NullableDatum
 detail_of(IdemCall *call, const Notification *said)
 {
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
-	detail_text(&json, "notify_id", said->notify_id);
-	detail_text(&json, "payment_no", said->payment_no);
-	detail_text(&json, "trade_no", said->trade_no);
-	detail_text(&json, "event", said->event);
-	detail_number(&json, "amount", said->amount);
-	detail_text(&json, "currency", said->currency);
-	detail_text(&json, "biz_no", said->biz_no);
-	detail_number(&json, "refund_amount", said->refund_amount);
+	anomaly_detail_text(detail, "notify_id", said->notify_id);
+	anomaly_detail_text(detail, "payment_no", said->payment_no);
+	anomaly_detail_text(detail, "trade_no", said->trade_no);
+	anomaly_detail_text(detail, "event", said->event);
+	anomaly_detail_amount(detail, "amount", said->amount);
+	anomaly_detail_text(detail, "currency", said->currency);
+	anomaly_detail_text(detail, "biz_no", said->biz_no);
+	anomaly_detail_amount(detail, "refund_amount", said->refund_amount);
 	if (said->problem != NULL)
-		detail_text(&json, "problem", IDEM_TEXT(said->problem));
-	return detail_end(call, &json);
+		anomaly_detail_text(detail, "problem", IDEM_TEXT(said->problem));
+	return anomaly_detail_done(detail);
 }
 
 void

@@ -102,6 +102,9 @@ extern Receipt *receipt_take(IdemCall *call, const Receipt *seen);
 extern void receipt_lock_apart(IdemCall *call, const Receipt *seen);
 extern Receipt *receipt_take_apart(IdemCall *call, const Receipt *seen);
 
+/* Lock a receipt as it was seen, with a payment or without; NULL: begin again */
+extern Receipt *receipt_lock_seen(IdemCall *call, const Receipt *seen);
+
 /*
  * Insert, or write back payment_no, order_id, purchase_no and disposition of a
  * locked one.  false: somebody
