@@ -53,6 +53,13 @@ INSERT INTO idem_channel_event_change VALUES ('till', 'x', false, 'unmapped');
 --
 SELECT * FROM idem_set_channel_account('channel', 'till', 'a1');
 SELECT * FROM idem_set_channel_account('channel', 'till', 'a1');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a1', 'on');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a1', auto_refund => 'hold');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a1', 'hold');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a1');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a0', 'hold');
+SELECT * FROM idem_set_channel_account('channel', 'till', 'a0', 'off');
+SELECT * FROM idem_channel_account WHERE tenant_id = 'channel' ORDER BY account;
 SELECT * FROM idem_set_channel_account('channel', 'till', 'shared');
 SELECT * FROM idem_set_channel_account('channel_2', 'till', 'shared');
 SELECT * FROM idem_set_channel_account('channel_2', 'till', 'a2');
