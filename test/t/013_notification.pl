@@ -102,10 +102,6 @@ sub play
 	$node->safe_psql('postgres', "CALL set_scene('$tenant', '$no')");
 	if ($round == 0)
 	{
-		deal(0, 1, $create_late->($tenant, $no), @bodies);
-		# in order, with our own requests where they belong
-		deal(0, 1);
-		$node->safe_psql('postgres', "DELETE FROM delivery WHERE round = 0");
 		deal(0, 1, $create_late->($tenant, $no), @money, [ undef, "SELECT ask_refunds('$tenant', '$no')" ], grep { !$is_money{ $_->[1] } } @bodies);
 		$node->safe_psql('postgres', 'CALL deliver(0, 0)');
 	}
@@ -113,8 +109,8 @@ sub play
 	{
 		srand($round + $first_seed - 1);
 		my @copies = map { my $body = $_; map { $body } 0 .. rand(3) } @bodies;
-		# the money first, if we are to ask for refunds of it; but duplicates of it may come at any time
-		deal($round, $sessions, shuffle(@money, grep { rand() < 0.3 } @copies), $create_late->($tenant, $no));
+		# we ask for refunds of money that is there, but it is told again at any time
+		deal($round, $sessions, shuffle(@money, grep { rand() < 0.5 } @money), $create_late->($tenant, $no));
 		$said .= deliver_all($round);
 		$said = repeat_until_acknowledged($round, $said) if rand() < 0.5;
 		$node->safe_psql('postgres', "SELECT ask_refunds('$tenant', '$no')");
