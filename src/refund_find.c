@@ -120,12 +120,17 @@ number_of_channels(Datum channel_refund_no)
 	return CStringGetTextDatum(psprintf("C%s", digest + 2));
 }
 
+char *
+refund_sum_prefix(const Receipt *receipt)
+{
+	return psprintf("C%s-", TextDatumGetCString(receipt->receipt_no));
+}
+
 /* The number of a sum that a channel reached without naming a refund at all */
 static Datum
 number_of_sum(const Receipt *receipt, int64 sum)
 {
-	return CStringGetTextDatum(psprintf("C%s-" INT64_FORMAT,
-										TextDatumGetCString(receipt->receipt_no), sum));
+	return CStringGetTextDatum(psprintf("%s" INT64_FORMAT, refund_sum_prefix(receipt), sum));
 }
 
 NullableDatum
