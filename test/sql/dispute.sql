@@ -57,99 +57,99 @@ SELECT outcome, receipt_no, remainder, stage FROM idem_record_dispute('dispute',
 --
 -- What is disputed cannot be refunded a second time; what was won can.
 --
-SELECT outcome FROM idem_create_order('chargeback', 'o', 100, 'CNY');
-SELECT outcome FROM idem_create_payment('chargeback', 'o', 100, 'CNY', payment_no => 'chargeback_1');
-SELECT outcome FROM idem_confirm_payment('chargeback', 'chargeback_1', 'stripe', 'T1', 100, 'CNY');
-SELECT outcome, remainder FROM idem_request_refund('chargeback', 'chargeback_1', 'r1', 30, 'CNY');
-SELECT outcome, remainder, stage FROM idem_record_dispute('chargeback', 'stripe', NULL, 'T1', 'd1', 'opened', 50, 'CNY');
-SELECT outcome, remainder FROM idem_request_refund('chargeback', 'chargeback_1', 'r2', 21, 'CNY');
-SELECT outcome, remainder FROM idem_request_refund('chargeback', 'chargeback_1', 'r2', 20, 'CNY');
-SELECT outcome, status FROM idem_submit_refund('chargeback', 'r1');
+SELECT outcome FROM idem_create_order('dispute_chargeback', 'o', 100, 'CNY');
+SELECT outcome FROM idem_create_payment('dispute_chargeback', 'o', 100, 'CNY', payment_no => 'chargeback_1');
+SELECT outcome FROM idem_confirm_payment('dispute_chargeback', 'chargeback_1', 'stripe', 'T1', 100, 'CNY');
+SELECT outcome, remainder FROM idem_request_refund('dispute_chargeback', 'chargeback_1', 'r1', 30, 'CNY');
+SELECT outcome, remainder, stage FROM idem_record_dispute('dispute_chargeback', 'stripe', NULL, 'T1', 'd1', 'opened', 50, 'CNY');
+SELECT outcome, remainder FROM idem_request_refund('dispute_chargeback', 'chargeback_1', 'r2', 21, 'CNY');
+SELECT outcome, remainder FROM idem_request_refund('dispute_chargeback', 'chargeback_1', 'r2', 20, 'CNY');
+SELECT outcome, status FROM idem_submit_refund('dispute_chargeback', 'r1');
 -- the bank takes all of it: what was not sent cannot be sent any more
-SELECT outcome, remainder, stage FROM idem_record_dispute('chargeback', 'stripe', NULL, 'T1', 'd2', 'opened', 100, 'CNY');
-SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'chargeback';
-SELECT outcome, status FROM idem_submit_refund('chargeback', 'r2');
-SELECT outcome, status FROM idem_settle_refund('chargeback', 'r1', 'failed');
-SELECT outcome, status FROM idem_retry_refund('chargeback', 'r1');
-SELECT outcome, status, refund_no IS NOT NULL AS refund, remainder FROM idem_cancel_order('chargeback', 'o');
-SELECT kind, entity, status FROM anomalies WHERE tenant_id = 'chargeback' ORDER BY kind, key;
+SELECT outcome, remainder, stage FROM idem_record_dispute('dispute_chargeback', 'stripe', NULL, 'T1', 'd2', 'opened', 100, 'CNY');
+SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'dispute_chargeback';
+SELECT outcome, status FROM idem_submit_refund('dispute_chargeback', 'r2');
+SELECT outcome, status FROM idem_settle_refund('dispute_chargeback', 'r1', 'failed');
+SELECT outcome, status FROM idem_retry_refund('dispute_chargeback', 'r1');
+SELECT outcome, status, refund_no IS NOT NULL AS refund, remainder FROM idem_cancel_order('dispute_chargeback', 'o');
+SELECT kind, entity, status FROM anomalies WHERE tenant_id = 'dispute_chargeback' ORDER BY kind, key;
 -- what was sent is booked when it succeeds, whoever pays
-SELECT outcome, status, remainder FROM idem_settle_refund('chargeback', 'r1', 'succeeded');
-SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'chargeback';
-SELECT outcome, remainder FROM idem_cancel_refund('chargeback', 'r2');
-SELECT outcome, remainder FROM idem_record_dispute('chargeback', 'stripe', NULL, 'T1', 'd2', 'won', 100, 'CNY');
-SELECT outcome, remainder FROM idem_record_dispute('chargeback', 'stripe', NULL, 'T1', 'd1', 'lost', 50, 'CNY');
-SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'chargeback';
+SELECT outcome, status, remainder FROM idem_settle_refund('dispute_chargeback', 'r1', 'succeeded');
+SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'dispute_chargeback';
+SELECT outcome, remainder FROM idem_cancel_refund('dispute_chargeback', 'r2');
+SELECT outcome, remainder FROM idem_record_dispute('dispute_chargeback', 'stripe', NULL, 'T1', 'd2', 'won', 100, 'CNY');
+SELECT outcome, remainder FROM idem_record_dispute('dispute_chargeback', 'stripe', NULL, 'T1', 'd1', 'lost', 50, 'CNY');
+SELECT trade_no, reserved, refunded, disputed, excess, disputes FROM books WHERE tenant_id = 'dispute_chargeback';
 -- a dispute does not refund the order, and a refunded one can be disputed
-SELECT outcome FROM idem_create_order('chargeback', 'o2', 100, 'CNY');
-SELECT outcome FROM idem_create_payment('chargeback', 'o2', 100, 'CNY', payment_no => 'chargeback_2');
-SELECT outcome FROM idem_confirm_payment('chargeback', 'chargeback_2', 'stripe', 'T2', 100, 'CNY');
-SELECT outcome, remainder FROM idem_record_dispute('chargeback', 'stripe', NULL, 'T2', 'd3', 'lost', 100, 'CNY');
-SELECT status FROM idem_get_order('chargeback', 'o2');
-SELECT outcome FROM idem_ship_order('chargeback', 'o2');
-SELECT outcome, remainder FROM idem_settle_refund('chargeback', 'console', 'succeeded', amount => 100, payment_no => 'chargeback_2');
-SELECT status FROM idem_get_order('chargeback', 'o2');
-SELECT trade_no, reserved, refunded, disputed, excess FROM books WHERE tenant_id = 'chargeback' AND trade_no = 'T2';
+SELECT outcome FROM idem_create_order('dispute_chargeback', 'o2', 100, 'CNY');
+SELECT outcome FROM idem_create_payment('dispute_chargeback', 'o2', 100, 'CNY', payment_no => 'chargeback_2');
+SELECT outcome FROM idem_confirm_payment('dispute_chargeback', 'chargeback_2', 'stripe', 'T2', 100, 'CNY');
+SELECT outcome, remainder FROM idem_record_dispute('dispute_chargeback', 'stripe', NULL, 'T2', 'd3', 'lost', 100, 'CNY');
+SELECT status FROM idem_get_order('dispute_chargeback', 'o2');
+SELECT outcome FROM idem_ship_order('dispute_chargeback', 'o2');
+SELECT outcome, remainder FROM idem_settle_refund('dispute_chargeback', 'console', 'succeeded', amount => 100, payment_no => 'chargeback_2');
+SELECT status FROM idem_get_order('dispute_chargeback', 'o2');
+SELECT trade_no, reserved, refunded, disputed, excess FROM books WHERE tenant_id = 'dispute_chargeback' AND trade_no = 'T2';
 
 --
 -- Out of order, and of two decisions the later one.
 --
-SELECT outcome FROM idem_create_payment('shuffle', 'o', 100, 'CNY', payment_no => 'shuffle_1');
-SELECT outcome FROM idem_confirm_payment('shuffle', 'shuffle_1', 'stripe', 'T1', 100, 'CNY');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY', '2024-01-03');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'opened', 60, 'CNY', '2024-01-01');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'won', 60, 'CNY', '2024-01-02');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'won', 60, 'CNY', '2024-01-04');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY', '2024-01-03');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'opened', 60, 'CNY', '2024-01-05');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 70, 'CNY', '2024-01-06');
+SELECT outcome FROM idem_create_payment('dispute_shuffle', 'o', 100, 'CNY', payment_no => 'shuffle_1');
+SELECT outcome FROM idem_confirm_payment('dispute_shuffle', 'shuffle_1', 'stripe', 'T1', 100, 'CNY');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY', '2024-01-03');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'opened', 60, 'CNY', '2024-01-01');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'won', 60, 'CNY', '2024-01-02');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'won', 60, 'CNY', '2024-01-04');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY', '2024-01-03');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 60, 'CNY');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'opened', 60, 'CNY', '2024-01-05');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 70, 'CNY', '2024-01-06');
 -- another amount at the same stage
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 71, 'CNY', '2024-01-05');
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T1', 'd1', 'lost', 72, 'CNY', '2024-01-07');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 71, 'CNY', '2024-01-05');
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', 'd1', 'lost', 72, 'CNY', '2024-01-07');
 -- the account that one side does not know
-SELECT outcome, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', 'acct', 'T1', 'd1', 'lost', 72, 'CNY');
-SELECT key, version, from_state, to_state, event FROM idem_history WHERE tenant_id = 'shuffle' AND entity = 'dispute' ORDER BY version;
-SELECT aggregatetype, aggregateid, type, payload - '{at,receipt_no}'::text[] AS payload FROM idem_outbox WHERE tenant_id = 'shuffle' AND type LIKE 'dispute.%' ORDER BY (payload->>'version')::int;
+SELECT outcome, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', 'acct', 'T1', 'd1', 'lost', 72, 'CNY');
+SELECT key, version, from_state, to_state, event FROM idem_history WHERE tenant_id = 'dispute_shuffle' AND entity = 'dispute' ORDER BY version;
+SELECT aggregatetype, aggregateid, type, payload - '{at,receipt_no}'::text[] AS payload FROM idem_outbox WHERE tenant_id = 'dispute_shuffle' AND type LIKE 'dispute.%' ORDER BY (payload->>'version')::int;
 
 -- A dispute that came before its money binds to it when it is told again, also by a word that is stale.
-SELECT outcome, receipt_no, stage FROM idem_record_dispute('shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
-SELECT outcome, receipt_no, stage FROM idem_record_dispute('shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
-SELECT outcome, receipt_no, stage FROM idem_record_dispute('shuffle', 'stripe', '', 'T2', 'd2', 'opened', 60, 'CNY');
-SELECT outcome FROM idem_create_payment('shuffle', 'o2', 100, 'CNY', payment_no => 'shuffle_2');
-SELECT outcome FROM idem_confirm_payment('shuffle', 'shuffle_2', 'stripe', 'T2', 100, 'CNY');
-SELECT outcome, receipt_no IS NOT NULL AS receipt, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T2', 'd2', 'opened', 60, 'CNY');
-SELECT outcome, receipt_no IS NOT NULL AS receipt, stage, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
-SELECT trade_no, disputed, disputes FROM books WHERE tenant_id = 'shuffle' ORDER BY trade_no;
+SELECT outcome, receipt_no, stage FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
+SELECT outcome, receipt_no, stage FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
+SELECT outcome, receipt_no, stage FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T2', 'd2', 'opened', 60, 'CNY');
+SELECT outcome FROM idem_create_payment('dispute_shuffle', 'o2', 100, 'CNY', payment_no => 'shuffle_2');
+SELECT outcome FROM idem_confirm_payment('dispute_shuffle', 'shuffle_2', 'stripe', 'T2', 100, 'CNY');
+SELECT outcome, receipt_no IS NOT NULL AS receipt, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T2', 'd2', 'opened', 60, 'CNY');
+SELECT outcome, receipt_no IS NOT NULL AS receipt, stage, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T2', 'd2', 'lost', 60, 'CNY');
+SELECT trade_no, disputed, disputes FROM books WHERE tenant_id = 'dispute_shuffle' ORDER BY trade_no;
 -- money without a payment
-SELECT outcome FROM idem_confirm_payment('shuffle', 'shuffle_9', 'stripe', 'T9', 50, 'CNY');
-SELECT outcome, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T9', 'd9', 'opened', 20, 'CNY');
-SELECT r.outcome FROM idem_receipt, idem_adopt_receipt(tenant_id, receipt_no, 'shuffle_1') r WHERE tenant_id = 'shuffle' AND trade_no = 'T9';
-SELECT r.outcome, r.amount, r.remainder FROM idem_receipt, idem_refund_receipt(tenant_id, receipt_no, 'whose?') r WHERE tenant_id = 'shuffle' AND trade_no = 'T9';
+SELECT outcome FROM idem_confirm_payment('dispute_shuffle', 'shuffle_9', 'stripe', 'T9', 50, 'CNY');
+SELECT outcome, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T9', 'd9', 'opened', 20, 'CNY');
+SELECT r.outcome FROM idem_receipt, idem_adopt_receipt(tenant_id, receipt_no, 'shuffle_1') r WHERE tenant_id = 'dispute_shuffle' AND trade_no = 'T9';
+SELECT r.outcome, r.amount, r.remainder FROM idem_receipt, idem_refund_receipt(tenant_id, receipt_no, 'whose?') r WHERE tenant_id = 'dispute_shuffle' AND trade_no = 'T9';
 -- more than a bigint holds
-SELECT outcome, remainder FROM idem_record_dispute('shuffle', 'stripe', '', 'T9', 'd10', 'opened', 9223372036854775807, 'CNY');
+SELECT outcome, remainder FROM idem_record_dispute('dispute_shuffle', 'stripe', '', 'T9', 'd10', 'opened', 9223372036854775807, 'CNY');
 
 --
 -- What the table itself refuses.
 --
 \set ON_ERROR_ROLLBACK on
 \set VERBOSITY terse
-UPDATE idem_dispute SET stage = 'opened' WHERE tenant_id = 'shuffle' AND dispute_no = 'd1';
-UPDATE idem_dispute SET trade_no = 'T3' WHERE tenant_id = 'shuffle' AND dispute_no = 'd1';
-UPDATE idem_dispute SET receipt_no = 'x' WHERE tenant_id = 'shuffle' AND dispute_no = 'd1';
-UPDATE idem_dispute SET amount = 0 WHERE tenant_id = 'shuffle' AND dispute_no = 'd1';
+UPDATE idem_dispute SET stage = 'opened' WHERE tenant_id = 'dispute_shuffle' AND dispute_no = 'd1';
+UPDATE idem_dispute SET trade_no = 'T3' WHERE tenant_id = 'dispute_shuffle' AND dispute_no = 'd1';
+UPDATE idem_dispute SET receipt_no = 'x' WHERE tenant_id = 'dispute_shuffle' AND dispute_no = 'd1';
+UPDATE idem_dispute SET amount = 0 WHERE tenant_id = 'dispute_shuffle' AND dispute_no = 'd1';
 DELETE FROM idem_dispute;
 TRUNCATE idem_dispute;
 -- Nothing of the record's own keys may be NULL or too long.
 SELECT idem_record_dispute(NULL, 'stripe', '', 'T1', 'd1', 'opened', 1, 'CNY');
 \echo :LAST_ERROR_SQLSTATE
-SELECT idem_record_dispute('shuffle', NULL, '', 'T1', 'd1', 'opened', 1, 'CNY');
+SELECT idem_record_dispute('dispute_shuffle', NULL, '', 'T1', 'd1', 'opened', 1, 'CNY');
 \echo :LAST_ERROR_SQLSTATE
-SELECT idem_record_dispute('shuffle', 'stripe', '', NULL, 'd1', 'opened', 1, 'CNY');
+SELECT idem_record_dispute('dispute_shuffle', 'stripe', '', NULL, 'd1', 'opened', 1, 'CNY');
 \echo :LAST_ERROR_SQLSTATE
-SELECT idem_record_dispute('shuffle', 'stripe', '', 'T1', NULL, 'opened', 1, 'CNY');
+SELECT idem_record_dispute('dispute_shuffle', 'stripe', '', 'T1', NULL, 'opened', 1, 'CNY');
 \echo :LAST_ERROR_SQLSTATE
-SELECT idem_record_dispute('shuffle', 'stripe', repeat('x', 256), 'T1', 'd1', 'opened', 1, 'CNY');
+SELECT idem_record_dispute('dispute_shuffle', 'stripe', repeat('x', 256), 'T1', 'd1', 'opened', 1, 'CNY');
 \echo :LAST_ERROR_SQLSTATE
 
 SELECT * FROM idem_verify();
