@@ -20,9 +20,18 @@ int			idem_close_grace_s = 600;
 int			idem_max_attempts = 10;
 int			idem_outbox_retention_s = 24 * 60 * 60;
 int			idem_inbox_retention_s = 30 * 24 * 60 * 60;
+int			idem_auto_refund = IDEM_AUTO_REFUND_ON;
+int			idem_auto_refund_hourly = 100;
+int			idem_orphan_grace_s = 300;
 bool		idem_allow_drop = false;
 bool		idem_restoring = false;
 char	   *idem_actor = NULL;
+
+static const struct config_enum_entry auto_refund_options[] = {
+	{"on", IDEM_AUTO_REFUND_ON, false},
+	{"hold", IDEM_AUTO_REFUND_HOLD, false},
+	{NULL, 0, false}
+};
 
 void		_PG_init(void);
 
@@ -63,6 +72,21 @@ _PG_init(void)
 							"How long a message that was accepted is remembered.",
 							"None is forgotten that is younger than the oldest parked or dead event.",
 							&idem_inbox_retention_s, 30 * 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomEnumVariable("idem.auto_refund",
+							 "Whether automatic refunds may be sent, or are held until a human lets them go.",
+							 "Held refunds are requested and reserve their money all the same.",
+							 &idem_auto_refund, IDEM_AUTO_REFUND_ON, auto_refund_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.auto_refund_hourly",
+							"How many automatic refunds a tenant makes in 60 minutes before they are held.",
+							"An anomaly of kind auto_refund_held is opened then; resolving it ends the hold.",
+							&idem_auto_refund_hourly, 100, 0, INT_MAX,
+							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.orphan_grace",
+							"How long a channel is told to repeat a fact that belongs to nothing we know.",
+							"It may have been faster than the commit of what it belongs to.",
+							&idem_orphan_grace_s, 300, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",

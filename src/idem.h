@@ -21,6 +21,13 @@
 /* Text keys: 1 to 255 bytes */
 #define IDEM_KEY_BYTES 255
 
+/* May refunds that nobody asked for be sent? */
+typedef enum IdemAutoRefund
+{
+	IDEM_AUTO_REFUND_ON,
+	IDEM_AUTO_REFUND_HOLD
+} IdemAutoRefund;
+
 /* Settings; units last in the name */
 extern int	idem_wait_ms;
 extern int	idem_node_id;
@@ -28,6 +35,9 @@ extern int	idem_close_grace_s;
 extern int	idem_max_attempts;
 extern int	idem_outbox_retention_s;
 extern int	idem_inbox_retention_s;
+extern int	idem_auto_refund;	/* IdemAutoRefund */
+extern int	idem_auto_refund_hourly;
+extern int	idem_orphan_grace_s;
 extern bool idem_allow_drop;
 extern bool idem_restoring;
 extern char *idem_actor;

@@ -42,6 +42,9 @@ typedef struct Receipt
 	int64		disputed;
 	int64		excess;
 	NullableDatum paid_at;
+	TimestampTz created_at;
+	int64		refund_told;	/* the sum of all refunds, as the channel told it last */
+	NullableDatum refund_told_at;	/* the channel's time of that */
 } Receipt;
 
 extern const IdemIndex receipt_by_no;		/* tenant_id, receipt_no */
@@ -56,6 +59,9 @@ extern Receipt *receipt_look_settled(IdemCall *call, const IdemIndex *index, con
 extern Receipt *receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no, IdemSight sight);
 extern Receipt *receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight);
 extern Receipt *receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no);
+extern Receipt *receipt_look_trade(IdemCall *call, NullableDatum channel, NullableDatum account,
+								   NullableDatum trade_no, IdemSight sight);
+extern Receipt *receipt_lock(IdemCall *call, Datum receipt_no);
 pg_noreturn extern void receipt_not_found(Datum receipt_no);
 
 extern bool receipt_is_empty(Datum value);
@@ -75,8 +81,14 @@ extern bool receipt_look_orphans(IdemCall *call, Datum payment_no, IdemSight sig
 /* That money, locked, the earliest first; what stays busy is left out */
 extern List *receipt_lock_orphans(IdemCall *call, Datum payment_no);
 
+/* Note the sum of its refunds that the channel told of a locked receipt */
+extern void receipt_note_told(IdemCall *call, Receipt *receipt, int64 sum, NullableDatum at);
+
 /* Could this be money: an amount, a currency, a channel and a trade_no? */
 extern bool receipt_makes_sense(const Receipt *receipt);
+
+/* Has all of it gone back? */
+extern bool receipt_is_refunded(const Receipt *receipt);
 
 /* Is part of it going back, or disputed?  Then it pays nothing any more. */
 extern bool receipt_is_spoken_for(const Receipt *receipt);
@@ -88,14 +100,33 @@ extern bool receipt_is_spoken_for(const Receipt *receipt);
 extern Receipt *receipt_take(IdemCall *call, const Receipt *seen);
 
 /*
+ * The same for a receipt without a payment: lock the names that such a one is
+ * written under, then, once nobody else is at work on it, the receipt.  NULL:
+ * the names are unlocked, begin again, or call->busy.
+ */
+extern void receipt_lock_apart(IdemCall *call, const Receipt *seen);
+extern Receipt *receipt_take_apart(IdemCall *call, const Receipt *seen);
+
+/* Lock a receipt as it was seen, with a payment or without; NULL: begin again */
+extern Receipt *receipt_lock_seen(IdemCall *call, const Receipt *seen);
+
+/*
  * Insert, or write back payment_no, order_id, purchase_no and disposition of a
  * locked one.  false: somebody
  * inserted the trade past its name; look again.
  */
 extern bool receipt_write(IdemCall *call, Receipt *receipt);
 
-/* Reserve that much of a locked receipt for a refund */
+/* Reserve that much of a locked receipt for a refund; the table checks that it is there */
 extern void receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount);
+
+/*
+ * Book what happened to the money of a locked receipt, whether it is there or
+ * not: what exceeds the receipt becomes its excess.  receipt_can_book: do the
+ * sums stay within what a bigint holds?
+ */
+extern bool receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed);
+extern void receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed);
 
 /* The receipt as jsonb, for an anomaly; payment_no: the payment in question */
 extern NullableDatum receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no);
@@ -114,6 +145,42 @@ extern void receipt_lock_trade(IdemCall *call, Datum channel, Datum trade_no);
  */
 extern bool receipt_account_refused(IdemCall *call, const Payment *payment, bool given,
 									Datum channel, Datum account);
+
+
+/* ---------- confirm.c ---------- */
+
+/* What a channel tells of money, as it came */
+typedef struct ReceiptFact
+{
+	Datum		payment_no;
+	Datum		channel;
+	Datum		trade_no;
+	NullableDatum amount;
+	NullableDatum currency;
+	NullableDatum account;		/* NULL: the payment's own */
+	NullableDatum paid_at;
+} ReceiptFact;
+
+/* What is answered: the row of idem_confirm_payment */
+typedef struct ReceiptAnswer
+{
+	const char *outcome;
+	const char *status;			/* the payment's; NULL: unknown */
+	NullableDatum receipt_no;
+	NullableDatum refund_no;
+	const char *order_status;	/* NULL: no row */
+	NullableDatum version;
+	NullableDatum closing_payment_no;
+} ReceiptAnswer;
+
+/* Money arrived: record it by the rules of idem_confirm_payment */
+extern void receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
+
+/*
+ * What there is to say of money that was recorded, as far as it may still be
+ * acted on; without any lock, all but the outcome.
+ */
+extern void receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
 
 
 /* ---------- receipt_judge.c ---------- */
@@ -168,12 +235,16 @@ extern bool scene_accept(IdemCall *call, Scene *scene, Receipt *receipt, Settlem
 /* Write back the payment in this status, on a fact edge if need be */
 extern void scene_advance(IdemCall *call, Payment *payment, PaymentStatus to);
 
-/* Put together the row of idem_confirm_payment; each may be NULL */
-extern void scene_put_row(IdemCall *call, const Scene *scene, const Receipt *receipt,
-						  const Settlement *settlement);
+/* What is answered of a scene; receipt and settlement may be NULL */
+extern void scene_answer(const Scene *scene, const Receipt *receipt,
+						 const Settlement *settlement, ReceiptAnswer *answer);
 
 /* The same for a receipt that was settled before, without any lock */
-extern void scene_put_settled(IdemCall *call, Payment *payment, const Receipt *receipt);
+extern void scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
+								 ReceiptAnswer *answer);
+
+/* Put an answer into the call's row, that of idem_confirm_payment, but its outcome */
+extern void receipt_put_answer(IdemCall *call, const ReceiptAnswer *answer);
 
 /*
  * Adopt the orphans that name a payment, right after it was inserted, while the order's

@@ -52,7 +52,7 @@ COMMENT ON TABLE @extschema@.idem_machine_version IS
 'Every definition that a machine has had, append-only, so that a move can be judged by the rules of its time: a version holds from at until the next one''s. Built-in machines have none.';
 
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
-	('order', true), ('payment', true), ('refund', true), ('anomaly', true);
+	('order', true), ('payment', true), ('refund', true), ('dispute', true), ('anomaly', true);
 
 INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, active) VALUES
 	('order', 'pending', true, false, true),
@@ -77,6 +77,9 @@ INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, acti
 	('refund', 'abnormal', false, false, true),
 	('refund', 'cancelled', false, true, false),
 	('refund', 'reversed', false, true, false),
+	('dispute', 'opened', true, false, true),
+	('dispute', 'won', false, true, false),
+	('dispute', 'lost', false, true, true),
 	('anomaly', 'opened', true, false, true),
 	('anomaly', 'resolved', false, true, false);
 
@@ -130,6 +133,10 @@ INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event,
 	('refund', 'failed', 'succeeded', 'succeed', true),
 	('refund', 'closed', 'succeeded', 'succeed', true),
 	('refund', 'succeeded', 'reversed', 'reverse', true),
+	('dispute', 'opened', 'won', 'win', false),
+	('dispute', 'opened', 'lost', 'lose', false),
+	('dispute', 'won', 'lost', 'lose', true),
+	('dispute', 'lost', 'won', 'win', true),
 	('anomaly', 'opened', 'resolved', 'resolve', false);
 
 CREATE TABLE @extschema@.idem_history (

@@ -65,6 +65,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_machine_version', '
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_access', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_number', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_account', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_event', 'WHERE false');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_event_change', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_order', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment_key', '');
@@ -72,6 +74,9 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_secret', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_used', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_cluster', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dispute', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_notification', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_request', '');

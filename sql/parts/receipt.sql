@@ -2,14 +2,20 @@
  * receipt: money that really arrived, as the channel told it.
  */
 
+CREATE DOMAIN @extschema@.idem_auto_refund AS text COLLATE "C"
+	CHECK (VALUE IN ('on', 'hold'));
+COMMENT ON DOMAIN @extschema@.idem_auto_refund IS
+'Whether automatic refunds may be sent (on) or are held until a human lets them go (hold).';
+
 CREATE TABLE @extschema@.idem_channel_account (
 	tenant_id text COLLATE "C" NOT NULL,
 	channel text COLLATE "C" NOT NULL,
 	account text COLLATE "C" NOT NULL,
+	auto_refund @extschema@.idem_auto_refund NOT NULL DEFAULT 'on',
 	PRIMARY KEY (tenant_id, channel, account)
 );
 COMMENT ON TABLE @extschema@.idem_channel_account IS
-'The merchant accounts a tenant expects money on. Once a channel has a row here, money on any other account is rejected.';
+'The merchant accounts a tenant expects money on. Once a channel has a row here, money on any other account is rejected. auto_refund hold: automatic refunds of money on this account are held, whatever idem.auto_refund says.';
 
 CREATE DOMAIN @extschema@.idem_disposition AS text COLLATE "C"
 	CHECK (VALUE IN ('applied', 'late', 'surplus', 'mismatch', 'orphan', 'rejected'));
@@ -35,6 +41,8 @@ CREATE TABLE @extschema@.idem_receipt (
 	excess bigint NOT NULL DEFAULT 0,
 	paid_at timestamptz,
 	created_at timestamptz NOT NULL,
+	refund_told bigint NOT NULL DEFAULT 0,
+	refund_told_at timestamptz,
 	PRIMARY KEY (tenant_id, receipt_no),
 	CONSTRAINT idem_receipt_sums CHECK (
 		0 <= refunded AND refunded <= refund_reserved AND 0 <= disputed AND 0 <= excess AND
@@ -49,7 +57,7 @@ CREATE INDEX idem_receipt_reported ON @extschema@.idem_receipt (tenant_id, repor
 CREATE INDEX idem_receipt_mismatch ON @extschema@.idem_receipt (tenant_id, order_id, purchase_no)
 	WHERE disposition = 'mismatch';
 COMMENT ON TABLE @extschema@.idem_receipt IS
-'Money that arrived, one row per (channel, account, trade_no). amount and currency are what the channel said, whatever that was. payment_no is NULL for orphan and rejected receipts until they are adopted; one receipt per purchase is applied. refund_reserved counts refunds requested, processing, abnormal and succeeded; refunded those that succeeded. Never deleted.';
+'Money that arrived, one row per (channel, account, trade_no). amount and currency are what the channel said, whatever that was. payment_no is NULL for orphan and rejected receipts until they are adopted; one receipt per purchase is applied. refund_reserved counts refunds requested, processing, abnormal and succeeded; refunded those that succeeded; refund_told is the latest sum of all its refunds that the channel told, and refund_told_at the channel''s time of that. Never deleted.';
 
 CREATE TYPE @extschema@.idem_confirm_payment_result AS (
 	outcome text,
