@@ -54,7 +54,10 @@ typedef enum IdemNameKind
 	IDEM_NAME_REQUEST = 6,
 	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
-	IDEM_NAME_LEASE_HELD = 9	/* held to commit: idem_hold_name */
+	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
+	IDEM_NAME_ENTITLEMENT = 20,
+	IDEM_NAME_CAMPAIGN = 21,
+	IDEM_NAME_HOOK = 22
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,

@@ -37,7 +37,8 @@ COMMENT ON TABLE @extschema@.idem_machine_move IS
 'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says.';
 
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
-	('order', true), ('payment', true), ('refund', true), ('anomaly', true);
+	('order', true), ('payment', true), ('refund', true), ('anomaly', true),
+	('entitlement', true);
 
 INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, active) VALUES
 	('order', 'pending', true, false, true),
@@ -63,7 +64,10 @@ INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, acti
 	('refund', 'cancelled', false, true, false),
 	('refund', 'reversed', false, true, false),
 	('anomaly', 'opened', true, false, true),
-	('anomaly', 'resolved', false, true, false);
+	('anomaly', 'resolved', false, true, false),
+	('entitlement', 'granted', true, false, true),
+	('entitlement', 'partly_revoked', false, false, true),
+	('entitlement', 'revoked', false, true, false);
 
 INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event, fact) VALUES
 	('order', 'pending', 'paid', 'pay', false),
@@ -115,7 +119,10 @@ INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event,
 	('refund', 'failed', 'succeeded', 'succeed', true),
 	('refund', 'closed', 'succeeded', 'succeed', true),
 	('refund', 'succeeded', 'reversed', 'reverse', true),
-	('anomaly', 'opened', 'resolved', 'resolve', false);
+	('anomaly', 'opened', 'resolved', 'resolve', false),
+	('entitlement', 'granted', 'partly_revoked', 'revoke', false),
+	('entitlement', 'granted', 'revoked', 'revoke', false),
+	('entitlement', 'partly_revoked', 'revoked', 'revoke', false);
 
 CREATE TABLE @extschema@.idem_history (
 	tenant_id text COLLATE "C" NOT NULL,
