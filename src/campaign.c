@@ -207,25 +207,23 @@ has_limits(const Campaign *campaign, const Campaign *asked)
 static const char *
 create_campaign(IdemCall *call, Campaign *asked, int *pause_ms)
 {
-	bool		created = false;
+	NullableDatum args[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(asked->campaign),
+		asked->total,
+		asked->per_user,
+		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	};
 
 	idem_lock_name(call, IDEM_NAME_CAMPAIGN, call->tenant_id, asked->campaign);
 	if (campaign_look(call, asked->campaign, IDEM_SIGHT_DIRTY) == NULL &&
-		!TransactionIdIsValid(call->rival))
-		created = idem_run(call, &insert_campaign, (NullableDatum[]) {
-			IDEM_VALUE(call->tenant_id),
-			IDEM_VALUE(asked->campaign),
-			asked->total,
-			asked->per_user,
-			IDEM_VALUE(TimestampTzGetDatum(call->now))
-		}) == 1;
-	idem_unlock_names(call);
-	if (created)
+		!TransactionIdIsValid(call->rival) &&
+		idem_run(call, &insert_campaign, args) == 1)
+	{
+		idem_unlock_names(call);
 		return "created";
-	if (TransactionIdIsValid(call->rival) ?
-		idem_await_rival(call) : idem_pause(call, pause_ms))
-		return NULL;
-	return "in_progress";
+	}
+	return idem_step_back(call, pause_ms) ? NULL : "in_progress";
 }
 
 /* One attempt; NULL: again */
@@ -281,7 +279,7 @@ idem_set_campaign(PG_FUNCTION_ARGS)
 	asked.per_user = arg_limit(call, 3);
 
 	while ((outcome = try_set(call, &asked, &pause_ms)) == NULL)
-		CHECK_FOR_INTERRUPTS();
+		 /* again */ ;
 	if (strcmp(outcome, "in_progress") != 0)
 		idem_put(call, 1, Int64GetDatum(asked.granted));
 	return idem_leave(call, outcome);

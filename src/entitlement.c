@@ -285,13 +285,10 @@ claim_key(IdemCall *call, Grant *grant, int *pause_ms)
 		else if (insert(call, grant->asked))
 			outcome = granted;
 	}
+	if (outcome == NULL)
+		return idem_step_back(call, pause_ms) ? NULL : in_progress;
 	idem_unlock_names(call);
-	if (outcome != NULL)
-		return outcome;
-	if (TransactionIdIsValid(call->rival) ?
-		idem_await_rival(call) : idem_pause(call, pause_ms))
-		return NULL;
-	return in_progress;
+	return outcome;
 }
 
 /* One attempt to grant; NULL: again */
@@ -424,7 +421,7 @@ idem_grant_entitlement(PG_FUNCTION_ARGS)
 	if (grant.found == NULL)
 	{
 		while ((outcome = try_grant(call, &grant, &pause_ms)) == NULL)
-			CHECK_FOR_INTERRUPTS();
+			 /* again */ ;
 	}
 	return leave_with_grant(call, &grant, outcome);
 }

@@ -90,6 +90,7 @@ extern void idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id,
 
 extern bool idem_await_rival(IdemCall *call);
 extern bool idem_pause(IdemCall *call, int *pause_ms);
+extern bool idem_step_back(IdemCall *call, int *pause_ms);
 
 /* Send off the first natts columns of a row as one row of the result set */
 extern void idem_emit_row(IdemCall *call, const IdemRow *row, int natts);

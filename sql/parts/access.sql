@@ -70,6 +70,9 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('auditor', 'idem_get_entitlement'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_set_campaign'),
+	('operator', 'idem_set_hook'),
+	('operator', 'idem_remove_hook'),
+	('operator', 'idem_retry_hooks'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),
 	('operator', 'idem_verify');
