@@ -604,6 +604,18 @@ access_require(const IdemCall *call, const char *capability)
 		raise_denied(call, cache, capabilities);
 }
 
+bool
+access_has(const IdemCall *call, const char *capability)
+{
+	AccessCache *cache;
+
+	if (is_member_of_owner(call))
+		return true;
+	cache = access_of(call->house);
+	return is_allowed(call, cache, called_function(call, cache),
+					  capability_set(cache, capability));
+}
+
 /* Is there a capability of this name? */
 bool
 access_knows(const IdemCall *call, const char *capability)

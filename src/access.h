@@ -20,6 +20,9 @@ extern void access_check(const IdemCall *call);
 /* The same for one named capability, where a function is open to several */
 extern void access_require(const IdemCall *call, const char *capability);
 
+/* Has the caller this very capability for the call's tenant? */
+extern bool access_has(const IdemCall *call, const char *capability);
+
 /* The capabilities that there are */
 extern bool access_knows(const IdemCall *call, const char *capability);
 extern char *access_capabilities(const IdemCall *call);
