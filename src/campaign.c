@@ -122,12 +122,12 @@ look_user(IdemCall *call, const Campaign *campaign, Datum user_id)
 
 /* ---------- count ---------- */
 
-/* What a limit leaves; PG_INT64_MAX: all that one may want */
+/* What a limit leaves; where there is none, the counter's own */
 static int64
 left_of(NullableDatum limit, int64 granted)
 {
 	if (limit.isnull)
-		return PG_INT64_MAX;
+		return PG_INT64_MAX - granted;
 	return Max(DatumGetInt64(limit.value) - granted, 0);
 }
 

@@ -24,8 +24,7 @@ extern Campaign *campaign_lock(IdemCall *call, Datum campaign);
 pg_noreturn extern void campaign_not_found(Datum campaign);
 
 /*
- * How many units it still has for a user; PG_INT64_MAX where nothing limits
- * them.  Final while the campaign is locked.
+ * How many units it still has for a user.  Final while the campaign is locked.
  */
 extern int64 campaign_available(IdemCall *call, const Campaign *campaign, Datum user_id);
 

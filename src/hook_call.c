@@ -58,12 +58,12 @@ hook_check_function(Oid function, Oid role)
 	if (!has_right_shape(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("function %s cannot be a hook", format_procedure_qualified(function)),
+				 errmsg("function %s cannot be a hook", format_procedure(function)),
 				 errdetail("A hook is an existing function of one argument of type jsonb that returns no set.")));
 	if (idem_function_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for function %s", format_procedure_qualified(function)),
+				 errmsg("permission denied for function %s", format_procedure(function)),
 				 errdetail("A hook runs as role \"%s\", which needs EXECUTE on it.",
 						   GetUserNameFromId(role, false))));
 }

@@ -3,8 +3,8 @@
  * call to make.
  *
  * Each part of the view reads by an index that holds little but what is to be
- * shown.  What a caller has to decide or to find out stands in the call as a
- * word in angle brackets, which no function takes.
+ * shown.  What a caller has to decide or to find out stands in the call in
+ * angle brackets; no function takes such a decision, status or number.
  */
 
 CREATE INDEX idem_payment_review ON @extschema@.idem_payment (tenant_id, payment_no) WHERE status = 'review';
@@ -105,4 +105,4 @@ SELECT kind, tenant_id, key, since, amount, why,
 FROM waits, house
 WHERE @extschema@.idem_may_see(tenant_id);
 COMMENT ON VIEW @extschema@.idem_stuck IS
-'Everything of the caller''s tenants (as auditor) that waits for a human or has waited too long: kind says of what (docs/stuck.md has an entry for each), key is the thing''s, since is when it began to wait, amount in minor units, next_action the call to make, in which a word in angle brackets stands for what a human has to decide or to find out.';
+'Everything of the caller''s tenants (as auditor) that waits for a human or has waited too long: kind says of what (docs/stuck.md has an entry for each), key is the thing''s, since is when it began to wait, amount in minor units, next_action the call to make, in which angle brackets stand for what a human has to decide or to find out.';
