@@ -279,6 +279,13 @@ idem_same_nullable(NullableDatum a, NullableDatum b)
 	return idem_same_text(a.value, b.value);
 }
 
+/* Is a text there, and not empty? */
+bool
+idem_is_given(NullableDatum text)
+{
+	return !text.isnull && VARSIZE_ANY_EXHDR(DatumGetPointer(text.value)) > 0;
+}
+
 bool
 idem_text_is(Datum value, const char *word)
 {

@@ -144,6 +144,7 @@ extern void idem_init_call(void);
 /* Text */
 extern bool idem_same_text(Datum a, Datum b);
 extern int	idem_compare_text(Datum a, Datum b);
+extern bool idem_is_given(NullableDatum text);
 extern bool idem_same_nullable(NullableDatum a, NullableDatum b);
 extern int	idem_word_index(Datum value, const char *const *words, int nwords);
 extern bool idem_text_is(Datum value, const char *word);

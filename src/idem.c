@@ -15,8 +15,16 @@ PG_MODULE_MAGIC;
 int			idem_wait_ms = 1000;
 int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
+int			idem_auto_refund = IDEM_AUTO_REFUND_ON;
+int			idem_auto_refund_hourly = 100;
 bool		idem_allow_drop = false;
 char	   *idem_actor = NULL;
+
+static const struct config_enum_entry auto_refund_options[] = {
+	{"on", IDEM_AUTO_REFUND_ON, false},
+	{"hold", IDEM_AUTO_REFUND_HOLD, false},
+	{NULL, 0, false}
+};
 
 void		_PG_init(void);
 
@@ -42,6 +50,16 @@ _PG_init(void)
 							"A payment may still be on its way to the channel when the channel says that it does not exist.",
 							&idem_close_grace_s, 600, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomEnumVariable("idem.auto_refund",
+							 "Whether automatic refunds may be sent, or are held until a human lets them go.",
+							 "Held refunds are requested and reserve their money all the same.",
+							 &idem_auto_refund, IDEM_AUTO_REFUND_ON, auto_refund_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.auto_refund_hourly",
+							"How many automatic refunds a tenant makes in 60 minutes before they are held.",
+							"An anomaly of kind auto_refund_held is opened then; resolving it ends the hold.",
+							&idem_auto_refund_hourly, 100, 0, INT_MAX,
+							PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
 							 NULL,

@@ -21,10 +21,19 @@
 /* Text keys: 1 to 255 bytes */
 #define IDEM_KEY_BYTES 255
 
+/* May refunds that nobody asked for be sent? */
+typedef enum IdemAutoRefund
+{
+	IDEM_AUTO_REFUND_ON,
+	IDEM_AUTO_REFUND_HOLD
+} IdemAutoRefund;
+
 /* Settings; units last in the name */
 extern int	idem_wait_ms;
 extern int	idem_node_id;
 extern int	idem_close_grace_s;
+extern int	idem_auto_refund;	/* IdemAutoRefund */
+extern int	idem_auto_refund_hourly;
 extern bool idem_allow_drop;
 extern char *idem_actor;
 

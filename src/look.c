@@ -192,7 +192,8 @@ see_own_writes(SnapshotData *snapshot)
 }
 
 /*
- * All rows of an index that match, or only the first in that direction.
+ * The rows of an index that match, in that direction, until there are enough;
+ * enough NULL: all of them.
  *
  * A dirty look reads the entries of the index first and the rows after that.
  * Whoever updates a row and commits in between has left its old version dead
@@ -202,7 +203,7 @@ see_own_writes(SnapshotData *snapshot)
  */
 static List *
 scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
-	 IdemSight sight, ScanDirection direction, bool only_first)
+	 IdemSight sight, ScanDirection direction, IdemEnough enough, const void *argument)
 {
 	List	   *rows = NIL;
 	bool		lost = false;
@@ -230,7 +231,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
 			demand_visible(table, slot);
 		rows = lappend(rows, copy_row(call, slot));
-		if (only_first)
+		if (enough != NULL && enough(rows, argument))
 			break;
 	}
 	index_endscan(desc);
@@ -240,8 +241,14 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	close_both(table, by);
 
 	if (sight == IDEM_SIGHT_DIRTY && lost)
-		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, only_first);
+		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, enough, argument);
 	return rows;
+}
+
+static bool
+one_is_enough(const List *rows, const void *argument pg_attribute_unused())
+{
+	return rows != NIL;
 }
 
 static IdemRow *
@@ -257,7 +264,7 @@ IdemRow *
 idem_look(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 		  IdemSight sight)
 {
-	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, true));
+	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, one_is_enough, NULL));
 }
 
 /* The last such row */
@@ -265,7 +272,7 @@ IdemRow *
 idem_look_last(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			   IdemSight sight)
 {
-	return first_of(scan(call, index, keys, nkeys, sight, BackwardScanDirection, true));
+	return first_of(scan(call, index, keys, nkeys, sight, BackwardScanDirection, one_is_enough, NULL));
 }
 
 /* All of them, in the order of the index; a list of IdemRow */
@@ -273,7 +280,15 @@ List *
 idem_look_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			  IdemSight sight)
 {
-	return scan(call, index, keys, nkeys, sight, ForwardScanDirection, false);
+	return scan(call, index, keys, nkeys, sight, ForwardScanDirection, NULL, NULL);
+}
+
+/* From the last of them back, until there are enough */
+List *
+idem_look_back(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+			   IdemSight sight, IdemEnough enough, const void *argument)
+{
+	return scan(call, index, keys, nkeys, sight, BackwardScanDirection, enough, argument);
 }
 
 /* Send off a row as it was seen: for functions that show rows of a table */

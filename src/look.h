@@ -51,10 +51,13 @@ typedef enum IdemNameKind
 	IDEM_NAME_ORDER = 2,
 	IDEM_NAME_PAYMENT = 3,
 	IDEM_NAME_TRADE = 4,
+	IDEM_NAME_REFUND = 5,
 	IDEM_NAME_REQUEST = 6,
 	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
 	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
+	IDEM_NAME_DISPUTE = 10,
+	IDEM_NAME_BRAKE = 11,
 	IDEM_NAME_ENTITLEMENT = 20,
 	IDEM_NAME_CAMPAIGN = 21,
 	IDEM_NAME_HOOK = 22
@@ -66,6 +69,12 @@ extern IdemRow *idem_look_last(IdemCall *call, const IdemIndex *index,
 							   const Datum *keys, int nkeys, IdemSight sight);
 extern List *idem_look_all(IdemCall *call, const IdemIndex *index,
 						   const Datum *keys, int nkeys, IdemSight sight);
+
+/* Has enough been seen?  Asked with the rows so far, the last of them last. */
+typedef bool (*IdemEnough) (const List *rows, const void *argument);
+extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
+							const Datum *keys, int nkeys, IdemSight sight,
+							IdemEnough enough, const void *argument);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
 							  const Datum *keys, int nkeys);

@@ -36,7 +36,7 @@
 enum
 {
 	TENANT_ID = 1, ORDER_ID, STATUS, VERSION, AMOUNT, CURRENCY, BUYER_ID,
-	METADATA, CREATED_AT, EXPIRES_AT, NATTS = EXPIRES_AT
+	METADATA, CREATED_AT, EXPIRES_AT, REFUNDED_FROM, NATTS = REFUNDED_FROM
 };
 
 const IdemIndex order_by_id = {"idem_order", "idem_order_pkey", NATTS};
@@ -56,8 +56,8 @@ static IdemQuery insert_order = IDEM_QUERY(
 /* TID scan: nothing can lead it astray */
 static IdemQuery store_order = IDEM_QUERY(
 	"UPDATE @schema@.idem_order SET status = $2, amount = $3, currency = $4,"
-	" version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
-	TIDOID, TEXTOID, INT8OID, TEXTOID);
+	" refunded_from = $5, version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
+	TIDOID, TEXTOID, INT8OID, TEXTOID, TEXTOID);
 
 
 /* ---------- rows ---------- */
@@ -82,6 +82,7 @@ order_of_row(const IdemRow *row)
 	order->metadata = IDEM_NULLABLE(row, METADATA);
 	order->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
 	order->expires_at = IDEM_NULLABLE(row, EXPIRES_AT);
+	order->refunded_from = IDEM_NULLABLE(row, REFUNDED_FROM);
 	return order;
 }
 
@@ -203,6 +204,7 @@ order_insert(IdemCall *call, Order *order)
 		return false;
 	order->status = ORDER_PENDING;
 	order->created_at = call->now;
+	order->refunded_from = IDEM_NULL;
 	note_written(call, order);
 	return true;
 }
@@ -214,7 +216,8 @@ order_store(IdemCall *call, Order *order)
 		IDEM_VALUE(PointerGetDatum(&order->tid)),
 		IDEM_TEXT(order_status_names[order->status]),
 		IDEM_VALUE(Int64GetDatum(order->amount)),
-		IDEM_VALUE(order->currency)
+		IDEM_VALUE(order->currency),
+		order->refunded_from
 	};
 
 	if (idem_run(call, &store_order, args) != 1)
@@ -227,8 +230,42 @@ order_store(IdemCall *call, Order *order)
 void
 order_move(IdemCall *call, Order *order, OrderStatus to)
 {
+	order->refunded_from = to == ORDER_REFUNDED ?
+		IDEM_TEXT(order_status_names[order->status]) : IDEM_NULL;
 	order->status = to;
 	order_store(call, order);
+}
+
+/* Where a refunded order came from */
+static OrderStatus
+origin_of(const Order *order)
+{
+	if (order->refunded_from.isnull)
+		return ORDER_PAID;		/* somebody moved it past this library */
+	return (OrderStatus)
+		idem_word_index(order->refunded_from.value, order_status_names, ORDER_REFUNDED + 1);
+}
+
+void
+order_follow_money(IdemCall *call, Order *order, const Receipt *applied)
+{
+	switch (order->status)
+	{
+		case ORDER_PAID:
+		case ORDER_SHIPPED:
+		case ORDER_COMPLETED:
+			if (receipt_is_refunded(applied))
+				order_move(call, order, ORDER_REFUNDED);
+			break;
+		case ORDER_REFUNDED:
+			if (!receipt_is_refunded(applied))
+				order_move(call, order, origin_of(order));
+			break;
+		case ORDER_PENDING:
+		case ORDER_CANCELLED:
+		case ORDER_EXPIRED:
+			break;
+	}
 }
 
 
@@ -286,9 +323,8 @@ catch_up(IdemCall *call, Order *order, const Receipt *applied)
 {
 	if (order->amount == 0 || applied != NULL)
 		order_move(call, order, ORDER_PAID);
-	if (applied != NULL && applied->refunded > 0 &&
-		applied->refunded == DatumGetInt64(applied->amount.value))
-		order_move(call, order, ORDER_REFUNDED);
+	if (applied != NULL)
+		order_follow_money(call, order, applied);
 }
 
 /*

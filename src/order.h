@@ -35,7 +35,10 @@ typedef struct Order
 	NullableDatum metadata;
 	TimestampTz created_at;
 	NullableDatum expires_at;
+	NullableDatum refunded_from;	/* while refunded: the status before */
 } Order;
+
+struct Receipt;
 
 extern const IdemIndex order_by_id;			/* tenant_id, order_id */
 
@@ -63,5 +66,11 @@ extern bool order_insert(IdemCall *call, Order *order);
 /* Write back status, amount and currency of a locked order, bump its version */
 extern void order_store(IdemCall *call, Order *order);
 extern void order_move(IdemCall *call, Order *order, OrderStatus to);
+
+/*
+ * Move a locked order as the money of purchase 1 has moved: to refunded when
+ * all of it went back, and back to where it was when some of that came again.
+ */
+extern void order_follow_money(IdemCall *call, Order *order, const struct Receipt *applied);
 
 #endif							/* IDEM_ORDER_H */

@@ -62,7 +62,7 @@ put_refund(IdemCall *call, const Refund *refund)
 		return;
 	if (refund_allows_act(refund))
 		idem_put(call, OUT_REFUND_NO, refund->refund_no);
-	idem_put(call, OUT_REFUND_STATUS, refund->status);
+	idem_put_text(call, OUT_REFUND_STATUS, refund_status_names[refund->status]);
 }
 
 static Datum

@@ -19,15 +19,15 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "detail.h"
 #include "key.h"
 #include "receipt.h"
 
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
+#include "common/int.h"
 #include "utils/fmgrprotos.h"
-#include "utils/json.h"
 
 /* Column numbers of idem_receipt */
 enum
@@ -74,6 +74,13 @@ static IdemQuery reserve_refund = IDEM_QUERY(
 	" WHERE ctid = $1 RETURNING ctid",
 	TIDOID, INT8OID);
 
+static IdemQuery book_receipt = IDEM_QUERY(
+	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2,"
+	" refunded = refunded + $3, disputed = disputed + $4,"
+	" excess = greatest(0, refund_reserved + $2 + disputed + $4 - greatest(coalesce(amount, 0), 0))"
+	" WHERE ctid = $1 RETURNING ctid, refund_reserved, refunded, disputed, excess",
+	TIDOID, INT8OID, INT8OID, INT8OID);
+
 
 /* ---------- rows ---------- */
 
@@ -105,6 +112,7 @@ receipt_of_row(const IdemRow *row)
 	receipt->disputed = DatumGetInt64(IDEM_COLUMN(row, DISPUTED));
 	receipt->excess = DatumGetInt64(IDEM_COLUMN(row, EXCESS));
 	receipt->paid_at = IDEM_NULLABLE(row, PAID_AT);
+	receipt->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
 	return receipt;
 }
 
@@ -146,6 +154,31 @@ receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no
 	return receipt_of_row(idem_look(call, &receipt_by_payment, keys, lengthof(keys), sight));
 }
 
+static Receipt *
+find_by_trade(IdemCall *call, Datum channel, Datum account, Datum trade_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, channel, account, trade_no};
+
+	return receipt_of_row(idem_look(call, &receipt_by_trade, keys, lengthof(keys), sight));
+}
+
+/* The receipt of a trade; one whose account is unknown may be on any */
+Receipt *
+receipt_look_trade(IdemCall *call, NullableDatum channel, NullableDatum account,
+				   NullableDatum trade_no, IdemSight sight)
+{
+	Datum		nowhere = CStringGetTextDatum("");
+	Receipt    *receipt = NULL;
+
+	if (!idem_is_given(channel) || !idem_is_given(trade_no))
+		return NULL;
+	if (idem_is_given(account))
+		receipt = find_by_trade(call, channel.value, account.value, trade_no.value, sight);
+	if (receipt == NULL)
+		receipt = find_by_trade(call, channel.value, nowhere, trade_no.value, sight);
+	return receipt;
+}
+
 /* The receipt that paid this purchase of the order */
 Receipt *
 receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight)
@@ -164,6 +197,15 @@ receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no)
 	return receipt_of_row(idem_lock_row(call, &receipt_applied, keys, lengthof(keys)));
 }
 
+/* NULL: none, or call->busy */
+Receipt *
+receipt_lock(IdemCall *call, Datum receipt_no)
+{
+	Datum		keys[] = {call->tenant_id, receipt_no};
+
+	return receipt_of_row(idem_lock_row(call, &receipt_by_no, keys, lengthof(keys)));
+}
+
 Receipt *
 receipt_take(IdemCall *call, const Receipt *seen)
 {
@@ -179,6 +221,27 @@ receipt_take(IdemCall *call, const Receipt *seen)
 		(void) idem_lock_row(call, &receipt_by_no, keys, lengthof(keys));
 	}
 	return receipt_of_row(row);
+}
+
+void
+receipt_lock_apart(IdemCall *call, const Receipt *seen)
+{
+	idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, seen->reported_payment_no);
+	receipt_lock_trade(call, seen->channel, seen->trade_no);
+}
+
+Receipt *
+receipt_take_apart(IdemCall *call, const Receipt *seen)
+{
+	Receipt    *receipt = receipt_look(call, seen->receipt_no, IDEM_SIGHT_DIRTY);
+
+	if (receipt == NULL || TransactionIdIsValid(call->rival) ||
+		!idem_same_text(receipt->reported_payment_no, seen->reported_payment_no))
+	{
+		(void) scene_step_back(call);
+		return NULL;
+	}
+	return receipt_take(call, receipt);
 }
 
 void
@@ -205,6 +268,13 @@ receipt_makes_sense(const Receipt *receipt)
 	return !receipt->amount.isnull && DatumGetInt64(receipt->amount.value) > 0 &&
 		!receipt->currency.isnull && idem_is_currency(receipt->currency.value, &upper_case) &&
 		!receipt_is_empty(receipt->channel) && !receipt_is_empty(receipt->trade_no);
+}
+
+bool
+receipt_is_refunded(const Receipt *receipt)
+{
+	return receipt->refunded > 0 && !receipt->amount.isnull &&
+		receipt->refunded >= DatumGetInt64(receipt->amount.value);
 }
 
 bool
@@ -253,6 +323,7 @@ insert(IdemCall *call, Receipt *receipt)
 	if (idem_run(call, &insert_receipt, args) != 1)
 		return false;
 	receipt->tid = written_at(call);
+	receipt->created_at = call->now;
 	return true;
 }
 
@@ -296,42 +367,51 @@ receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount)
 	receipt->refund_reserved += amount;
 }
 
+bool
+receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed)
+{
+	int64		sum;
+
+	return !pg_add_s64_overflow(receipt->refund_reserved, reserved, &sum) &&
+		!pg_add_s64_overflow(sum, receipt->disputed, &sum) &&
+		!pg_add_s64_overflow(sum, disputed, &sum);
+}
+
+void
+receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+		IDEM_VALUE(Int64GetDatum(reserved)),
+		IDEM_VALUE(Int64GetDatum(refunded)),
+		IDEM_VALUE(Int64GetDatum(disputed))
+	};
+
+	if (idem_run(call, &book_receipt, args) != 1)
+		lost_row(receipt);
+	receipt->tid = written_at(call);
+	receipt->refund_reserved = DatumGetInt64(idem_result(call, 0, 2).value);
+	receipt->refunded = DatumGetInt64(idem_result(call, 0, 3).value);
+	receipt->disputed = DatumGetInt64(idem_result(call, 0, 4).value);
+	receipt->excess = DatumGetInt64(idem_result(call, 0, 5).value);
+}
+
 
 /* ---------- anomalies ---------- */
-
-static void
-append_text(StringInfo json, const char *name, NullableDatum value)
-{
-	appendStringInfo(json, "%s\"%s\": ", json->len > 1 ? ", " : "", name);
-	if (value.isnull)
-		appendStringInfoString(json, "null");
-	else
-		escape_json(json, TextDatumGetCString(value.value));
-}
 
 NullableDatum
 receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 {
-	MemoryContext old = MemoryContextSwitchTo(call->context);
 	StringInfoData json;
-	Datum		detail;
 
-	initStringInfo(&json);
-	appendStringInfoChar(&json, '{');
-	append_text(&json, "payment_no", IDEM_VALUE(payment_no));
-	append_text(&json, "channel", IDEM_VALUE(receipt->channel));
-	append_text(&json, "account", IDEM_VALUE(receipt->account));
-	append_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
-	if (receipt->amount.isnull)
-		appendStringInfoString(&json, ", \"amount\": null");
-	else
-		appendStringInfo(&json, ", \"amount\": " INT64_FORMAT,
-						 DatumGetInt64(receipt->amount.value));
-	append_text(&json, "currency", receipt->currency);
-	appendStringInfoChar(&json, '}');
-	detail = DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
-	MemoryContextSwitchTo(old);
-	return IDEM_VALUE(detail);
+	detail_begin(&json);
+	detail_text(&json, "payment_no", IDEM_VALUE(payment_no));
+	detail_text(&json, "channel", IDEM_VALUE(receipt->channel));
+	detail_text(&json, "account", IDEM_VALUE(receipt->account));
+	detail_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
+	detail_number(&json, "amount", receipt->amount);
+	detail_text(&json, "currency", receipt->currency);
+	return detail_end(call, &json);
 }
 
 void

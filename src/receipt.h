@@ -42,6 +42,7 @@ typedef struct Receipt
 	int64		disputed;
 	int64		excess;
 	NullableDatum paid_at;
+	TimestampTz created_at;
 } Receipt;
 
 extern const IdemIndex receipt_by_no;		/* tenant_id, receipt_no */
@@ -56,6 +57,9 @@ extern Receipt *receipt_look_settled(IdemCall *call, const IdemIndex *index, con
 extern Receipt *receipt_look_own(IdemCall *call, Datum payment_no, Datum channel, Datum trade_no, IdemSight sight);
 extern Receipt *receipt_look_applied(IdemCall *call, Datum order_id, int32 purchase_no, IdemSight sight);
 extern Receipt *receipt_lock_applied(IdemCall *call, Datum order_id, int32 purchase_no);
+extern Receipt *receipt_look_trade(IdemCall *call, NullableDatum channel, NullableDatum account,
+								   NullableDatum trade_no, IdemSight sight);
+extern Receipt *receipt_lock(IdemCall *call, Datum receipt_no);
 pg_noreturn extern void receipt_not_found(Datum receipt_no);
 
 extern bool receipt_is_empty(Datum value);
@@ -78,6 +82,9 @@ extern List *receipt_lock_orphans(IdemCall *call, Datum payment_no);
 /* Could this be money: an amount, a currency, a channel and a trade_no? */
 extern bool receipt_makes_sense(const Receipt *receipt);
 
+/* Has all of it gone back? */
+extern bool receipt_is_refunded(const Receipt *receipt);
+
 /* Is part of it going back, or disputed?  Then it pays nothing any more. */
 extern bool receipt_is_spoken_for(const Receipt *receipt);
 
@@ -88,14 +95,30 @@ extern bool receipt_is_spoken_for(const Receipt *receipt);
 extern Receipt *receipt_take(IdemCall *call, const Receipt *seen);
 
 /*
+ * The same for a receipt without a payment: lock the names that such a one is
+ * written under, then, once nobody else is at work on it, the receipt.  NULL:
+ * the names are unlocked, begin again, or call->busy.
+ */
+extern void receipt_lock_apart(IdemCall *call, const Receipt *seen);
+extern Receipt *receipt_take_apart(IdemCall *call, const Receipt *seen);
+
+/*
  * Insert, or write back payment_no, order_id, purchase_no and disposition of a
  * locked one.  false: somebody
  * inserted the trade past its name; look again.
  */
 extern bool receipt_write(IdemCall *call, Receipt *receipt);
 
-/* Reserve that much of a locked receipt for a refund */
+/* Reserve that much of a locked receipt for a refund; the table checks that it is there */
 extern void receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount);
+
+/*
+ * Book what happened to the money of a locked receipt, whether it is there or
+ * not: what exceeds the receipt becomes its excess.  receipt_can_book: do the
+ * sums stay within what a bigint holds?
+ */
+extern bool receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed);
+extern void receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed);
 
 /* The receipt as jsonb, for an anomaly; payment_no: the payment in question */
 extern NullableDatum receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no);

@@ -15,6 +15,7 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "brake.h"
 #include "payment_close.h"
 #include "receipt.h"
 #include "refund.h"
@@ -347,6 +348,7 @@ carry_out(IdemCall *call, Scene *scene, Receipt *receipt, const Judgement *judge
 	if (!receipt_write(call, receipt))
 		return false;
 	idem_unlock_names(call);
+	brake_note_cluster(call);
 
 	if (!is_new)
 		receipt_resolve_anomaly(call, receipt_disposition_names[before], receipt,

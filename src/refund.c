@@ -5,13 +5,15 @@
  * A refund is bound to one receipt and reserves its amount there from the
  * moment it is requested until it has definitely failed, so that two refunds
  * cannot promise the same money.  Who reserves has locked the receipt's row,
- * and the receipt's own check stands behind the arithmetic.
+ * and the receipt's own check stands behind the arithmetic.  The receipt is
+ * locked before the refund, always.
  *
  * Money that can pay nothing goes back by itself.  Its refund is numbered A +
  * receipt_no: however often its cause is met, there is one, and the number is
  * known before the row is.
  *-------------------------------------------------------------------------
  */
+#include "brake.h"
 #include "refund.h"
 
 #include "catalog/pg_type.h"
@@ -21,20 +23,36 @@ enum
 {
 	TENANT_ID = 1, REFUND_NO, RECEIPT_NO, PAYMENT_NO, ORDER_ID, PURCHASE_NO, CHANNEL,
 	ACCOUNT, CHANNEL_REFUND_NO, AMOUNT, CURRENCY, STATUS, VERSION, CAUSE, HELD, REASON,
-	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, NATTS = NEXT_CHECK_AT
+	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT, TAKES_BACK, NATTS = TAKES_BACK
 };
 
 const IdemIndex refund_by_no = {"idem_refund", "idem_refund_pkey", NATTS};
+const IdemIndex refund_by_channel = {"idem_refund", "idem_refund_channel", NATTS};
+
+const char *const refund_status_names[] = {
+	"requested", "processing", "succeeded", "failed", "closed", "abnormal", "cancelled", "reversed"
+};
 
 static IdemQuery insert_refund = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_refund (tenant_id, refund_no, receipt_no, payment_no,"
-	" order_id, purchase_no, channel, account, amount, currency, status, cause, reason,"
-	" created_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'requested', $11, $12, $13)"
-	" ON CONFLICT DO NOTHING RETURNING ctid",
-	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID,
-	TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID);
+	" order_id, purchase_no, channel, account, channel_refund_no, amount, currency, status,"
+	" cause, held, reason, created_at, next_check_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+	" ON CONFLICT DO NOTHING RETURNING ctid, version",
+	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, INT8OID,
+	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
 
+/* TID scan: nothing can lead it astray */
+static IdemQuery store_refund = IDEM_QUERY(
+	"UPDATE @schema@.idem_refund SET status = $2, channel_refund_no = $3, held = $4,"
+	" submitted_at = $5, next_check_at = $6, settled_at = $7, takes_back = $8,"
+	" version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
+	TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID);
+
+
+/* ---------- rows ---------- */
+
+/* The refund in a row; NULL for no row */
 static Refund *
 refund_of_row(const IdemRow *row)
 {
@@ -46,9 +64,62 @@ refund_of_row(const IdemRow *row)
 	refund->tid = row->tid;
 	refund->refund_no = IDEM_COLUMN(row, REFUND_NO);
 	refund->receipt_no = IDEM_COLUMN(row, RECEIPT_NO);
+	refund->payment_no = IDEM_NULLABLE(row, PAYMENT_NO);
+	refund->order_id = IDEM_NULLABLE(row, ORDER_ID);
+	refund->purchase_no = IDEM_NULLABLE(row, PURCHASE_NO).isnull ? 0 :
+		DatumGetInt32(IDEM_COLUMN(row, PURCHASE_NO));
+	refund->channel = IDEM_COLUMN(row, CHANNEL);
+	refund->account = IDEM_COLUMN(row, ACCOUNT);
+	refund->channel_refund_no = IDEM_NULLABLE(row, CHANNEL_REFUND_NO);
 	refund->amount = DatumGetInt64(IDEM_COLUMN(row, AMOUNT));
-	refund->status = IDEM_COLUMN(row, STATUS);
+	refund->currency = IDEM_COLUMN(row, CURRENCY);
+	refund->status = (RefundStatus)
+		idem_word_index(IDEM_COLUMN(row, STATUS), refund_status_names, REFUND_REVERSED + 1);
+	refund->version = DatumGetInt32(IDEM_COLUMN(row, VERSION));
+	refund->cause = IDEM_COLUMN(row, CAUSE);
+	refund->held = DatumGetBool(IDEM_COLUMN(row, HELD));
+	refund->reason = IDEM_NULLABLE(row, REASON);
+	refund->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
+	refund->submitted_at = IDEM_NULLABLE(row, SUBMITTED_AT);
+	refund->next_check_at = IDEM_NULLABLE(row, NEXT_CHECK_AT);
+	refund->settled_at = IDEM_NULLABLE(row, SETTLED_AT);
+	refund->takes_back = DatumGetBool(IDEM_COLUMN(row, TAKES_BACK));
 	return refund;
+}
+
+Refund *
+refund_look(IdemCall *call, Datum refund_no, IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, refund_no};
+
+	return refund_of_row(idem_look(call, &refund_by_no, keys, lengthof(keys), sight));
+}
+
+Refund *
+refund_look_at_channel(IdemCall *call, Datum channel, Datum account, Datum channel_refund_no,
+					   IdemSight sight)
+{
+	Datum		keys[] = {call->tenant_id, channel, account, channel_refund_no};
+
+	return refund_of_row(idem_look(call, &refund_by_channel, keys, lengthof(keys), sight));
+}
+
+Refund *
+refund_lock(IdemCall *call, Datum refund_no)
+{
+	Datum		keys[] = {call->tenant_id, refund_no};
+
+	return refund_of_row(idem_lock_row(call, &refund_by_no, keys, lengthof(keys)));
+}
+
+void
+refund_not_found(Datum refund_no)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_NOT_FOUND),
+			 errmsg("refund \"%s\" does not exist", TextDatumGetCString(refund_no)),
+			 errdetail("The tenant has no refund of this number.")));
+	pg_unreachable();
 }
 
 int64
@@ -60,59 +131,137 @@ refund_remainder(const Receipt *receipt)
 	return amount > taken ? amount - taken : 0;
 }
 
+bool
+refund_allows_act(const Refund *refund)
+{
+	return refund->status == REFUND_REQUESTED || refund->status == REFUND_PROCESSING;
+}
+
+bool
+refund_holds_reserve(const Refund *refund)
+{
+	return refund_allows_act(refund) || refund->status == REFUND_ABNORMAL ||
+		refund->status == REFUND_SUCCEEDED;
+}
+
+
+/* ---------- write ---------- */
+
+Refund *
+refund_of_receipt(const Receipt *receipt, Datum refund_no, int64 amount, const char *cause,
+				  NullableDatum reason)
+{
+	Refund	   *refund = palloc0(sizeof(Refund));
+
+	ItemPointerSetInvalid(&refund->tid);
+	refund->refund_no = refund_no;
+	refund->receipt_no = receipt->receipt_no;
+	refund->payment_no = receipt->payment_no;
+	refund->order_id = receipt->order_id;
+	refund->purchase_no = receipt->purchase_no;
+	refund->channel = receipt->channel;
+	refund->account = receipt->account;
+	refund->channel_refund_no = IDEM_NULL;
+	refund->amount = amount;
+	refund->currency = receipt->currency.value;
+	refund->status = REFUND_REQUESTED;
+	refund->cause = CStringGetTextDatum(cause);
+	refund->reason = reason;
+	refund->submitted_at = IDEM_NULL;
+	refund->next_check_at = IDEM_NULL;
+	refund->settled_at = IDEM_NULL;
+	return refund;
+}
+
+/* Take over where a statement left the row, and its version */
+static void
+note_written(IdemCall *call, Refund *refund)
+{
+	refund->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
+	refund->version = DatumGetInt32(idem_result(call, 0, 2).value);
+}
+
+bool
+refund_insert(IdemCall *call, Refund *refund)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(refund->refund_no),
+		IDEM_VALUE(refund->receipt_no),
+		refund->payment_no,
+		refund->order_id,
+		refund->purchase_no == 0 ? IDEM_NULL : IDEM_VALUE(Int32GetDatum(refund->purchase_no)),
+		IDEM_VALUE(refund->channel),
+		IDEM_VALUE(refund->account),
+		refund->channel_refund_no,
+		IDEM_VALUE(Int64GetDatum(refund->amount)),
+		IDEM_VALUE(refund->currency),
+		IDEM_TEXT(refund_status_names[refund->status]),
+		IDEM_VALUE(refund->cause),
+		IDEM_VALUE(BoolGetDatum(refund->held)),
+		refund->reason,
+		IDEM_VALUE(TimestampTzGetDatum(call->now)),
+		refund->next_check_at
+	};
+
+	if (idem_run(call, &insert_refund, args) != 1)
+		return false;
+	refund->created_at = call->now;
+	note_written(call, refund);
+	return true;
+}
+
+void
+refund_store(IdemCall *call, Refund *refund)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&refund->tid)),
+		IDEM_TEXT(refund_status_names[refund->status]),
+		refund->channel_refund_no,
+		IDEM_VALUE(BoolGetDatum(refund->held)),
+		refund->submitted_at,
+		refund->next_check_at,
+		refund->settled_at,
+		IDEM_VALUE(BoolGetDatum(refund->takes_back))
+	};
+
+	if (idem_run(call, &store_refund, args) != 1)
+		elog(ERROR, "locked refund \"%s\" could not be updated",
+			 TextDatumGetCString(refund->refund_no));
+	note_written(call, refund);
+}
+
+/* The same for a move; only what is still requested can be held */
+void
+refund_move(IdemCall *call, Refund *refund, RefundStatus to)
+{
+	refund->status = to;
+	refund->held = false;
+	refund_store(call, refund);
+}
+
+
+/* ---------- automatic refunds ---------- */
+
 Datum
 refund_automatic_no(Datum receipt_no)
 {
 	return CStringGetTextDatum(psprintf("A%s", TextDatumGetCString(receipt_no)));
 }
 
+/* A and digits, whether there is such a refund or not */
+bool
+refund_is_automatic_no(Datum refund_no)
+{
+	const char *no = TextDatumGetCString(refund_no);
+
+	return no[0] == 'A' && no[1] != '\0' && strspn(no + 1, "0123456789") == strlen(no + 1);
+}
+
 Refund *
 refund_look_automatic(IdemCall *call, Datum receipt_no)
 {
-	Datum		keys[] = {call->tenant_id, refund_automatic_no(receipt_no)};
-
-	return refund_of_row(idem_look(call, &refund_by_no, keys, lengthof(keys),
-								   IDEM_SIGHT_LATEST));
-}
-
-bool
-refund_allows_act(const Refund *refund)
-{
-	return idem_text_is(refund->status, "requested") || idem_text_is(refund->status, "processing");
-}
-
-/* Insert the refund of that much of the receipt; NULL: the number is taken */
-static Refund *
-insert(IdemCall *call, const Receipt *receipt, int64 amount, const char *cause,
-	   NullableDatum reason)
-{
-	Datum		refund_no = refund_automatic_no(receipt->receipt_no);
-	NullableDatum args[] = {
-		IDEM_VALUE(call->tenant_id),
-		IDEM_VALUE(refund_no),
-		IDEM_VALUE(receipt->receipt_no),
-		receipt->payment_no,
-		receipt->order_id,
-		receipt->purchase_no == 0 ? IDEM_NULL : IDEM_VALUE(Int32GetDatum(receipt->purchase_no)),
-		IDEM_VALUE(receipt->channel),
-		IDEM_VALUE(receipt->account),
-		IDEM_VALUE(Int64GetDatum(amount)),
-		receipt->currency,
-		IDEM_TEXT(cause),
-		reason,
-		IDEM_VALUE(TimestampTzGetDatum(call->now))
-	};
-	Refund	   *refund;
-
-	if (idem_run(call, &insert_refund, args) != 1)
-		return NULL;
-	refund = palloc(sizeof(Refund));
-	refund->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
-	refund->refund_no = refund_no;
-	refund->receipt_no = receipt->receipt_no;
-	refund->amount = amount;
-	refund->status = CStringGetTextDatum("requested");
-	return refund;
+	return refund_look(call, refund_automatic_no(receipt_no), IDEM_SIGHT_LATEST);
 }
 
 Refund *
@@ -121,12 +270,20 @@ refund_request_automatic(IdemCall *call, Receipt *receipt, const char *cause,
 {
 	int64		amount = refund_remainder(receipt);
 	Refund	   *refund;
+	Brake		brake;
 
 	if (amount == 0 || !receipt_makes_sense(receipt))
 		return NULL;
-	refund = insert(call, receipt, amount, cause, reason);
-	if (refund == NULL)
+	refund = refund_of_receipt(receipt, refund_automatic_no(receipt->receipt_no), amount,
+							   cause, reason);
+	brake = brake_judge(call, receipt);
+	refund->held = brake != BRAKE_OFF;
+	if (!refund->held)
+		refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
+	if (!refund_insert(call, refund))
 		return refund_look_automatic(call, receipt->receipt_no);
 	receipt_reserve(call, receipt, amount);
+	idem_unlock_names(call);
+	brake_pull(call, brake);
 	return refund;
 }

@@ -14,7 +14,6 @@
 #include "receipt.h"
 #include "refund.h"
 
-#include "access/transam.h"
 #include "miscadmin.h"
 
 /* tenant_id, entity, key */
@@ -315,31 +314,6 @@ adopt(IdemCall *call, Scene *scene, Receipt *receipt)
 	return settlement.outcome;
 }
 
-/* Lock the names that a receipt without a payment is written under */
-static void
-lock_apart(IdemCall *call, const Receipt *receipt)
-{
-	idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, receipt->reported_payment_no);
-	receipt_lock_trade(call, receipt->channel, receipt->trade_no);
-}
-
-/*
- * With its names locked, lock the receipt.  NULL: begin again, or call->busy.
- */
-static Receipt *
-take_apart(IdemCall *call, const Receipt *seen)
-{
-	Receipt    *receipt = receipt_look(call, seen->receipt_no, IDEM_SIGHT_DIRTY);
-
-	if (receipt == NULL || TransactionIdIsValid(call->rival) ||
-		!idem_same_text(receipt->reported_payment_no, seen->reported_payment_no))
-	{
-		(void) scene_step_back(call);
-		return NULL;
-	}
-	return receipt_take(call, receipt);
-}
-
 static const char *
 try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no)
 {
@@ -360,9 +334,9 @@ try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no)
 		return "in_progress";
 
 	idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, scene.payment->order_id);
-	lock_apart(call, seen);
+	receipt_lock_apart(call, seen);
 	if (scene_stands(call, payment_no, &scene) &&
-		(receipt = take_apart(call, seen)) != NULL)
+		(receipt = receipt_take_apart(call, seen)) != NULL)
 		outcome = adopt(call, &scene, receipt);
 	if (outcome == NULL && !scene_step_back(call))
 		return "in_progress";
@@ -411,7 +385,7 @@ put_refund(IdemCall *call, const Receipt *receipt, const Refund *refund, const c
 		return outcome;
 	if (refund_allows_act(refund))
 		idem_put(call, REFUND_NO, refund->refund_no);
-	idem_put(call, REFUND_STATUS, refund->status);
+	idem_put_text(call, REFUND_STATUS, refund_status_names[refund->status]);
 	idem_put(call, REFUND_AMOUNT, Int64GetDatum(refund->amount));
 	return outcome;
 }
@@ -461,8 +435,8 @@ try_refund(IdemCall *call, Datum receipt_no, NullableDatum reason)
 	if (!anomaly_lock(call, receipt_disposition_names[seen->disposition], "receipt", receipt_no))
 		return "in_progress";
 
-	lock_apart(call, seen);
-	receipt = take_apart(call, seen);
+	receipt_lock_apart(call, seen);
+	receipt = receipt_take_apart(call, seen);
 	if (receipt != NULL)
 		return send_back(call, receipt, reason);
 	return call->busy ? "in_progress" : NULL;

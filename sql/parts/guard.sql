@@ -41,13 +41,13 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_refund
 		'own=on', 'machine=refund', 'entity=refund', 'state=status', 'tenant=tenant_id', 'key=refund_no',
 		'version=version', 'frozen=tenant_id', 'frozen=refund_no', 'frozen=receipt_no', 'frozen=amount',
 		'frozen=currency', 'frozen=cause', 'frozen=created_at', 'once=payment_no', 'once=order_id',
-		'once=purchase_no', 'once=channel_refund_no');
+		'once=purchase_no');
 CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_refund
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'own=on', 'machine=refund', 'entity=refund', 'state=status', 'tenant=tenant_id', 'key=refund_no',
 		'version=version', 'frozen=tenant_id', 'frozen=refund_no', 'frozen=receipt_no', 'frozen=amount',
 		'frozen=currency', 'frozen=cause', 'frozen=created_at', 'once=payment_no', 'once=order_id',
-		'once=purchase_no', 'once=channel_refund_no', 'birth=request', 'outbox=on', 'aggregate=order',
+		'once=purchase_no', 'birth=request', 'outbox=on', 'aggregate=order',
 		'aggregate_id=order_id', 'payload=order_id', 'payload=purchase_no', 'payload=payment_no',
 		'payload=receipt_no', 'payload=refund_no', 'payload=amount', 'payload=currency', 'payload=channel',
 		'payload=account');
@@ -76,6 +76,13 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_receipt
 		'frozen=channel', 'frozen=account', 'frozen=trade_no', 'frozen=reported_payment_no', 'frozen=amount',
 		'frozen=currency', 'frozen=created_at', 'once=payment_no', 'once=order_id', 'once=purchase_no');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_receipt
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* Where the tables live is told, never forgotten. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_cluster
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=cluster', 'key=system_identifier');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_cluster
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
 /* A key that was burned stays burned, one that is bound stays bound. */

@@ -71,6 +71,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_secret', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_token_used', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_cluster', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dispute', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign_user', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_entitlement', '');

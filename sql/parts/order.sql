@@ -13,10 +13,11 @@ CREATE TABLE @extschema@.idem_order (
 	metadata jsonb,
 	created_at timestamptz NOT NULL,
 	expires_at timestamptz,
+	refunded_from text COLLATE "C",
 	PRIMARY KEY (tenant_id, order_id)
 );
 COMMENT ON TABLE @extschema@.idem_order IS
-'Orders, optional. amount is in minor units of currency, 0 allowed. status follows the machine order and purchase 1. Never deleted.';
+'Orders, optional. amount is in minor units of currency, 0 allowed. status follows the machine order and purchase 1; refunded_from is what it was before it was refunded, and is again if the refund is reversed. Never deleted.';
 
 CREATE TYPE @extschema@.idem_create_order_result AS (
 	outcome text,

@@ -2,14 +2,20 @@
  * receipt: money that really arrived, as the channel told it.
  */
 
+CREATE DOMAIN @extschema@.idem_auto_refund AS text COLLATE "C"
+	CHECK (VALUE IN ('on', 'hold'));
+COMMENT ON DOMAIN @extschema@.idem_auto_refund IS
+'Whether automatic refunds may be sent (on) or are held until a human lets them go (hold).';
+
 CREATE TABLE @extschema@.idem_channel_account (
 	tenant_id text COLLATE "C" NOT NULL,
 	channel text COLLATE "C" NOT NULL,
 	account text COLLATE "C" NOT NULL,
+	auto_refund @extschema@.idem_auto_refund NOT NULL DEFAULT 'on',
 	PRIMARY KEY (tenant_id, channel, account)
 );
 COMMENT ON TABLE @extschema@.idem_channel_account IS
-'The merchant accounts a tenant expects money on. Once a channel has a row here, money on any other account is rejected.';
+'The merchant accounts a tenant expects money on. Once a channel has a row here, money on any other account is rejected. auto_refund hold: automatic refunds of money on this account are held, whatever idem.auto_refund says.';
 
 CREATE DOMAIN @extschema@.idem_disposition AS text COLLATE "C"
 	CHECK (VALUE IN ('applied', 'late', 'surplus', 'mismatch', 'orphan', 'rejected'));

@@ -1,0 +1,636 @@
+/*-------------------------------------------------------------------------
+ * refund_settle.c
+ *	  What became of a refund.
+ *
+ * A channel tells of a refund when it likes: before our own transaction that
+ * asked for it has committed, twice, in the wrong order, under its number or
+ * under ours, and also of refunds that somebody started at its console.  All of
+ * that happened; none of it may be refused or counted twice.
+ *
+ * 1. Find the refund, by our number or the channel's.  One that is where the
+ *	  fact leads, or beyond, is answered from the look.
+ * 2. If nobody knows it, find the money it came from: by trade, else by
+ *	  payment.  Whoever is just writing the refund or the receipt is awaited.
+ * 3. Lock the order's gate, where the money may move the order; the receipt;
+ *	  the refund.  Then, for a number that is written for the first time, its
+ *	  name, and look dirty for it once more.
+ * 4. Book the money and move the refund, on a fact edge if need be.
+ *
+ * What came late or came twice is told by time: a failure older than the last
+ * submit is that of an earlier attempt; a success older than a failure that
+ * takes successes back was taken back.  So the end does not depend on the order
+ * of arrival.
+ *
+ * What exceeds the receipt is booked all the same, as its excess, with an
+ * anomaly.  What cannot be booked, since it names no amount, or what belongs to
+ * something else, is kept in an anomaly and changes nothing.
+ *-------------------------------------------------------------------------
+ */
+#include "anomaly.h"
+#include "entitlement.h"
+#include "detail.h"
+#include "refund_settle.h"
+
+#include "access/transam.h"
+
+/* What is known, and later locked, of the thing that a fact is about */
+typedef struct Settle
+{
+	const RefundFact *fact;
+	RefundResult result;
+	Refund	   *refund;			/* NULL: unknown */
+	Receipt    *receipt;		/* that its money came from; NULL: unknown */
+	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
+} Settle;
+
+/* ---------- what fits nothing ---------- */
+
+/* What a human will see of the fact */
+static NullableDatum
+describe(IdemCall *call, const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	StringInfoData json;
+
+	detail_begin(&json);
+	detail_text(&json, "result", IDEM_TEXT(fact->result));
+	detail_text(&json, "refund_no", fact->refund_no);
+	detail_text(&json, "channel_refund_no", fact->channel_refund_no);
+	detail_text(&json, "payment_no", fact->payment_no);
+	detail_text(&json, "channel", fact->channel);
+	detail_text(&json, "account", fact->account);
+	detail_text(&json, "trade_no", fact->trade_no);
+	detail_number(&json, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
+	detail_text(&json, "currency", fact->currency);
+	if (settle->refund != NULL)
+		detail_number(&json, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
+	return detail_end(call, &json);
+}
+
+static NullableDatum
+order_of(const Settle *settle)
+{
+	return settle->receipt == NULL ? IDEM_NULL : settle->receipt->order_id;
+}
+
+/* The number that the fact's refund has or would have, or what else there is */
+static Datum
+key_of(const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	NullableDatum number;
+
+	if (settle->refund != NULL)
+		return settle->refund->refund_no;
+	number = refund_number_of(fact, settle->receipt);
+	if (!number.isnull)
+		return number.value;
+	if (idem_is_given(fact->trade_no))
+		return fact->trade_no.value;
+	return idem_is_given(fact->payment_no) ? fact->payment_no.value : CStringGetTextDatum("");
+}
+
+static void
+open_anomaly(IdemCall *call, const Settle *settle, const char *kind)
+{
+	anomaly_open(call, kind, "refund", key_of(settle), order_of(settle), describe(call, settle));
+}
+
+/* The receipt's refunds and disputes exceed it */
+static void
+open_over_refund(IdemCall *call, const Settle *settle)
+{
+	anomaly_open(call, "over_refund", "receipt", settle->receipt->receipt_no,
+				 settle->receipt->order_id, describe(call, settle));
+}
+
+static bool
+is_empty(NullableDatum text)
+{
+	return !text.isnull && !idem_is_given(text);
+}
+
+static bool
+is_amount(NullableDatum amount)
+{
+	return !amount.isnull && DatumGetInt64(amount.value) > 0;
+}
+
+/*
+ * What is wrong with a fact as such, as the kind of the anomaly; NULL: nothing.
+ */
+static const char *
+find_nonsense(const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	Datum		upper_case;
+
+	if (settle->result == RESULT_UNKNOWN)
+		return "unmapped_event";
+	if (is_empty(fact->refund_no) || is_empty(fact->channel_refund_no) ||
+		is_empty(fact->payment_no) || is_empty(fact->channel) || is_empty(fact->trade_no))
+		return "refund_unmatched";
+	if ((fact->amount.isnull || is_amount(fact->amount)) &&
+		(fact->currency.isnull || idem_is_currency(fact->currency.value, &upper_case)))
+		return NULL;
+	return settle->refund != NULL ? "refund_amount_differs" : "refund_unmatched";
+}
+
+/* Is it said in another currency than the money came in? */
+static bool
+is_other_currency(const RefundFact *fact, NullableDatum currency)
+{
+	Datum		upper_case;
+
+	if (fact->currency.isnull)
+		return false;
+	return currency.isnull || !idem_is_currency(fact->currency.value, &upper_case) ||
+		!idem_same_text(upper_case, currency.value);
+}
+
+/*
+ * The channel's number is another refund's already: one of the two is not what
+ * it seems, and booking this one could book it twice.
+ */
+static bool
+is_another(IdemCall *call, const Settle *settle, IdemSight sight)
+{
+	const Refund *refund = settle->refund;
+	NullableDatum said = settle->fact->channel_refund_no;
+	Refund	   *other;
+
+	if (said.isnull || idem_same_nullable(said, refund->channel_refund_no))
+		return false;
+	other = refund_look_at_channel(call, refund->channel, refund->account, said.value, sight);
+	return other != NULL && !idem_same_text(other->refund_no, refund->refund_no);
+}
+
+/* What we know under our number agrees with what is said */
+static bool
+is_matched(IdemCall *call, const Settle *settle)
+{
+	return refund_fact_fits(settle->fact, settle->receipt) &&
+		!is_another(call, settle, IDEM_SIGHT_LATEST);
+}
+
+/*
+ * Can an unknown refund be taken over?  It needs an amount that can be told
+ * from the sum, in the receipt's currency, and a number that is free and not
+ * that of another receipt's automatic refund.
+ */
+static bool
+is_adoptable(IdemCall *call, const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	NullableDatum number = refund_number_of(fact, settle->receipt);
+
+	if (!is_amount(fact->amount) || settle->receipt->currency.isnull ||
+		is_other_currency(fact, settle->receipt->currency))
+		return false;
+	if (fact->cumulative && settle->result != RESULT_SUCCEEDED)
+		return false;
+	if (number.isnull || refund_look(call, number.value, IDEM_SIGHT_LATEST) != NULL)
+		return false;
+	return !refund_is_automatic_no(number.value) ||
+		idem_same_text(number.value, refund_automatic_no(settle->receipt->receipt_no));
+}
+
+/* What of a fact about an unknown refund is news */
+static int64
+adopted_amount(const Settle *settle)
+{
+	int64		amount = DatumGetInt64(settle->fact->amount.value);
+
+	return settle->fact->cumulative ? amount - settle->receipt->refunded : amount;
+}
+
+static const char *
+keep(IdemCall *call, const Settle *settle, const char *kind, const char *outcome)
+{
+	idem_unlock_names(call);
+	open_anomaly(call, settle, kind);
+	return outcome;
+}
+
+
+/* ---------- recognize ---------- */
+
+/* Is there a channel's number to be learnt? */
+static bool
+learns_number(const Settle *settle)
+{
+	return settle->refund->channel_refund_no.isnull && !settle->fact->channel_refund_no.isnull;
+}
+
+/*
+ * What may be answered without a lock, from what is committed; NULL: there is
+ * something to do.  Asked again once everything is locked.
+ */
+static const char *
+recognize(IdemCall *call, const Settle *settle)
+{
+	const char *nonsense = find_nonsense(settle);
+	RefundVerdict verdict;
+
+	if (nonsense != NULL)
+		return keep(call, settle, nonsense, "kept");
+	if (settle->receipt == NULL)
+		return keep(call, settle, "refund_unmatched", "orphan");
+	if (settle->refund == NULL)
+	{
+		if (settle->result == RESULT_TIMEOUT)
+			return keep(call, settle, "refund_unmatched", "orphan");
+		if (!is_adoptable(call, settle))
+			return keep(call, settle, "refund_unmatched", "kept");
+		return adopted_amount(settle) > 0 ? NULL : "duplicate";
+	}
+	if (!is_matched(call, settle))
+		return keep(call, settle, "refund_unmatched", "kept");
+	verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
+	if (refund_is_move(&verdict) || verdict.asks_again || learns_number(settle))
+		return NULL;
+	return verdict.outcome;
+}
+
+
+/* ---------- move ---------- */
+
+/* For the entitlements that were granted for the money */
+static void
+follow_entitlements(IdemCall *call, const Settle *settle)
+{
+	const Receipt *receipt = settle->receipt;
+
+	if (!receipt->amount.isnull)
+		entitlement_follow_refund(call, receipt->receipt_no, receipt->refunded,
+								  DatumGetInt64(receipt->amount.value),
+								  settle->refund->refund_no);
+}
+
+/* All that depends on how much of the receipt went back */
+static void
+follow_money(IdemCall *call, Settle *settle)
+{
+	if (settle->order != NULL && settle->receipt->disposition == RECEIPT_APPLIED)
+		order_follow_money(call, settle->order, settle->receipt);
+	follow_entitlements(call, settle);
+}
+
+/* Money that could pay nothing has gone back: nothing is left to be done */
+static void
+resolve_cured(IdemCall *call, const Settle *settle)
+{
+	const Receipt *receipt = settle->receipt;
+	bool		cured = receipt_is_refunded(receipt) ||
+		idem_same_text(settle->refund->refund_no, refund_automatic_no(receipt->receipt_no));
+
+	if (cured && (receipt->disposition == RECEIPT_LATE || receipt->disposition == RECEIPT_SURPLUS))
+		receipt_resolve_anomaly(call, receipt_disposition_names[receipt->disposition], receipt,
+								"refund", IDEM_NULL);
+}
+
+static void
+succeed(IdemCall *call, Settle *settle)
+{
+	Refund	   *refund = settle->refund;
+	int64		reserve = refund_holds_reserve(refund) ? 0 : refund->amount;
+
+	receipt_book(call, settle->receipt, reserve, refund->amount, 0);
+	refund->next_check_at = IDEM_NULL;
+	refund->takes_back = false;
+	refund_move(call, refund, REFUND_SUCCEEDED);
+	idem_unlock_names(call);
+	follow_money(call, settle);
+	resolve_cured(call, settle);
+}
+
+static void
+reverse(IdemCall *call, Settle *settle)
+{
+	receipt_book(call, settle->receipt, -settle->refund->amount, -settle->refund->amount, 0);
+	refund_move(call, settle->refund, REFUND_REVERSED);
+	idem_unlock_names(call);
+	follow_money(call, settle);
+	open_anomaly(call, settle, "refund_reversed");
+}
+
+static void
+fail(IdemCall *call, Settle *settle)
+{
+	Refund	   *refund = settle->refund;
+	RefundStatus to = refund_failed_status(settle->result);
+
+	if (to != REFUND_ABNORMAL)
+		receipt_book(call, settle->receipt, -refund->amount, 0, 0);
+	refund->next_check_at = IDEM_NULL;
+	refund->takes_back = settle->fact->reversing;
+	refund_move(call, refund, to);
+	idem_unlock_names(call);
+	if (to == REFUND_ABNORMAL)
+		open_anomaly(call, settle, "refund_abnormal");
+}
+
+/* A known refund is booked at our amount, whatever was said */
+static bool
+differs(const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+
+	if (!fact->cumulative && !fact->amount.isnull &&
+		DatumGetInt64(fact->amount.value) != settle->refund->amount)
+		return true;
+	return is_other_currency(fact, IDEM_VALUE(settle->refund->currency));
+}
+
+static void
+move(IdemCall *call, Settle *settle, const RefundVerdict *verdict)
+{
+	Refund	   *refund = settle->refund;
+	bool		was_abnormal = refund->status == REFUND_ABNORMAL;
+
+	refund->settled_at = settle->fact->occurred_at;
+	if (verdict->succeeds)
+		succeed(call, settle);
+	if (verdict->reverses)
+		reverse(call, settle);
+	if (verdict->fails)
+		fail(call, settle);
+	if (was_abnormal)
+		anomaly_resolve(call, "refund_abnormal", "refund", refund->refund_no,
+						refund_status_names[refund->status], IDEM_NULL);
+}
+
+/*
+ * Do what the verdict says about a refund whose scene is locked.  excess:
+ * the receipt's before this fact.
+ */
+static const char *
+carry_out(IdemCall *call, Settle *settle, int64 excess)
+{
+	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
+	Refund	   *refund = settle->refund;
+
+	if (verdict.succeeds && !refund_holds_reserve(refund) &&
+		!receipt_can_book(settle->receipt, refund->amount, 0))
+	{
+		idem_unlock_names(call);
+		open_over_refund(call, settle);
+		return "kept";
+	}
+	if (learns_number(settle) ||
+		(refund_is_move(&verdict) && !settle->fact->channel_refund_no.isnull))
+		refund->channel_refund_no = settle->fact->channel_refund_no;
+	if (verdict.asks_again)
+		refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
+
+	if (!refund_is_move(&verdict))
+	{
+		refund_store(call, refund);
+		idem_unlock_names(call);
+		return verdict.outcome;
+	}
+	move(call, settle, &verdict);
+	if (differs(settle))
+		open_anomaly(call, settle, "refund_amount_differs");
+	if (settle->receipt->excess > excess)
+		open_over_refund(call, settle);
+	return verdict.outcome;
+}
+
+/* What was said of this refund while nobody knew it or its money is cured */
+static void
+resolve_unmatched(IdemCall *call, const Settle *settle)
+{
+	Settle		unknown = {.fact = settle->fact};
+
+	anomaly_resolve(call, "refund_unmatched", "refund", key_of(&unknown), "adopted", IDEM_NULL);
+}
+
+/* Take over a refund that was started elsewhere; NULL: begin again */
+static const char *
+adopt(IdemCall *call, Settle *settle)
+{
+	const char *outcome;
+	int64		amount = adopted_amount(settle);
+	int64		excess = settle->receipt->excess;
+	Refund	   *refund = refund_of_receipt(settle->receipt,
+										   refund_number_of(settle->fact, settle->receipt).value,
+										   amount, "channel", IDEM_NULL);
+
+	if (!receipt_can_book(settle->receipt, amount, 0))
+	{
+		idem_unlock_names(call);
+		open_over_refund(call, settle);
+		return "kept";
+	}
+	refund->channel_refund_no = settle->fact->channel_refund_no;
+	if (!refund_insert(call, refund))
+		return NULL;
+	idem_unlock_names(call);
+	receipt_book(call, settle->receipt, amount, 0, 0);
+	settle->refund = refund;
+	outcome = carry_out(call, settle, excess);
+	resolve_unmatched(call, settle);
+	return outcome;
+}
+
+
+/* ---------- lock ---------- */
+
+/* Can the fact change how much of the money went back? */
+static bool
+moves_money(const Settle *settle)
+{
+	return settle->result == RESULT_SUCCEEDED || settle->result == RESULT_REVERSED ||
+		(refund_is_failure(settle->result) && settle->fact->reversing);
+}
+
+/* Lock the receipt, and before it what stands before it; NULL: begin again */
+static Receipt *
+lock_receipt(IdemCall *call, Settle *settle)
+{
+	Receipt    *seen = settle->receipt;
+	Receipt    *receipt;
+
+	settle->order = NULL;
+	if (seen->payment_no.isnull)
+	{
+		receipt_lock_apart(call, seen);
+		receipt = receipt_take_apart(call, seen);
+		idem_unlock_names(call);
+	}
+	else
+	{
+		if (moves_money(settle) && seen->purchase_no == 1)
+			(void) order_lock_gate(call, seen->order_id.value, &settle->order);
+		receipt = receipt_lock(call, seen->receipt_no);
+	}
+	/* one that was adopted meanwhile has an order to be locked first */
+	if (receipt == NULL || receipt->payment_no.isnull != seen->payment_no.isnull)
+		return NULL;
+	return receipt;
+}
+
+/* Lock the names under which a number of ours or of the channel's is written */
+static void
+lock_numbers(IdemCall *call, const Settle *settle)
+{
+	const Receipt *receipt = settle->receipt;
+	NullableDatum at_channel = settle->fact->channel_refund_no;
+	Datum		names[2];
+	int			n = 0;
+
+	if (settle->refund == NULL)
+		names[n++] = refund_number_of(settle->fact, receipt).value;
+	if (!at_channel.isnull)
+		names[n++] = CStringGetTextDatum(psprintf("%s/%s/%s", TextDatumGetCString(receipt->channel),
+												  TextDatumGetCString(receipt->account),
+												  TextDatumGetCString(at_channel.value)));
+	idem_lock_names(call, IDEM_NAME_REFUND, call->tenant_id, names, n);
+}
+
+/*
+ * Lock everything.  false: it is not as it was seen, or somebody is at work on
+ * a number of it.
+ */
+static bool
+lock_all(IdemCall *call, Settle *settle)
+{
+	Refund	   *found;
+
+	settle->receipt = lock_receipt(call, settle);
+	if (settle->receipt == NULL)
+		return false;
+	if (settle->refund != NULL)
+		settle->refund = refund_lock(call, settle->refund->refund_no);
+
+	lock_numbers(call, settle);
+	found = refund_find(call, settle->fact, settle->receipt, IDEM_SIGHT_DIRTY);
+	if (settle->refund != NULL)
+		(void) is_another(call, settle, IDEM_SIGHT_DIRTY);
+	return !TransactionIdIsValid(call->rival) && (found == NULL) == (settle->refund == NULL);
+}
+
+
+/* ---------- settle ---------- */
+
+/* Find what the fact is about */
+static void
+look_around(IdemCall *call, Settle *settle, IdemSight sight)
+{
+	settle->refund = refund_find(call, settle->fact, NULL, sight);
+	if (settle->refund != NULL)
+	{
+		settle->receipt = receipt_look(call, settle->refund->receipt_no, IDEM_SIGHT_LATEST);
+		return;
+	}
+	settle->receipt = refund_find_receipt(call, settle->fact, sight);
+	if (settle->receipt != NULL)
+		settle->refund = refund_find(call, settle->fact, settle->receipt, sight);
+}
+
+/* One attempt; NULL: begin again */
+static const char *
+try_settle(IdemCall *call, Settle *settle)
+{
+	const char *outcome;
+
+	look_around(call, settle, IDEM_SIGHT_LATEST);
+	if (settle->refund == NULL)
+	{
+		/* perhaps somebody is just writing it */
+		look_around(call, settle, IDEM_SIGHT_DIRTY);
+		if (TransactionIdIsValid(call->rival))
+			return NULL;
+	}
+	outcome = recognize(call, settle);
+	if (outcome != NULL)
+		return outcome;
+	if (!lock_all(call, settle))
+		return NULL;
+	outcome = recognize(call, settle);
+	if (outcome != NULL)
+		return outcome;
+	return settle->refund == NULL ? adopt(call, settle) :
+		carry_out(call, settle, settle->receipt->excess);
+}
+
+static void
+fill_answer(const Settle *settle, RefundAnswer *answer)
+{
+	const Refund *refund = settle->refund;
+	const Receipt *receipt = settle->receipt;
+
+	answer->refund_no = refund != NULL && refund_allows_act(refund) ?
+		IDEM_VALUE(refund->refund_no) : IDEM_NULL;
+	answer->status = refund == NULL ? NULL : refund_status_names[refund->status];
+	answer->receipt_no = receipt == NULL ? IDEM_NULL : IDEM_VALUE(receipt->receipt_no);
+	answer->payment_no = receipt == NULL ? IDEM_NULL : receipt->payment_no;
+	answer->order_id = receipt == NULL ? IDEM_NULL : receipt->order_id;
+	answer->remainder = receipt == NULL ? 0 : refund_remainder(receipt);
+}
+
+void
+refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
+{
+	Settle		settle = {0};
+
+	settle.fact = fact;
+	settle.result = refund_result(fact->result);
+	while ((answer->outcome = try_settle(call, &settle)) == NULL)
+		(void) scene_step_back(call);
+	idem_unlock_names(call);
+	fill_answer(&settle, answer);
+}
+
+/* The arguments of idem_settle_refund, by position */
+enum
+{
+	ARG_TENANT_ID, ARG_REFUND_NO, ARG_RESULT, ARG_CHANNEL_REFUND_NO, ARG_AMOUNT,
+	ARG_OCCURRED_AT, ARG_PAYMENT_NO, ARG_CHANNEL, ARG_ACCOUNT, ARG_TRADE_NO, ARG_CURRENCY
+};
+
+static void
+read_fact(IdemCall *call, RefundFact *fact)
+{
+	NullableDatum result = idem_arg(call, ARG_RESULT);
+
+	memset(fact, 0, sizeof(RefundFact));
+	fact->channel_refund_no = idem_arg_optional_fact_key(call, ARG_CHANNEL_REFUND_NO);
+	/* a refund without any number cannot be told from the next one */
+	fact->refund_no = fact->channel_refund_no.isnull ?
+		IDEM_VALUE(idem_arg_fact_key(call, ARG_REFUND_NO)) :
+		idem_arg_optional_fact_key(call, ARG_REFUND_NO);
+	fact->result = result.isnull ? "" : TextDatumGetCString(result.value);
+	fact->amount = idem_arg(call, ARG_AMOUNT);
+	fact->occurred_at = idem_arg(call, ARG_OCCURRED_AT);
+	fact->payment_no = idem_arg_optional_fact_key(call, ARG_PAYMENT_NO);
+	fact->channel = idem_arg_optional_fact_key(call, ARG_CHANNEL);
+	fact->account = idem_arg_optional_fact_key(call, ARG_ACCOUNT);
+	fact->trade_no = idem_arg_optional_fact_key(call, ARG_TRADE_NO);
+	fact->currency = idem_arg(call, ARG_CURRENCY);
+}
+
+/*
+ * idem_settle_refund(tenant_id, refund_no, result, channel_refund_no, amount,
+ *	 occurred_at, payment_no, channel, account, trade_no, currency)
+ *	 -> (outcome, status, remainder)
+ *
+ * A fact.  Outcomes: applied, duplicate, stale, kept, orphan.
+ */
+PG_FUNCTION_INFO_V1(idem_settle_refund);
+Datum
+idem_settle_refund(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter_fact(fcinfo);
+	RefundFact	fact;
+	RefundAnswer answer;
+
+	read_fact(call, &fact);
+	refund_settle(call, &fact, &answer);
+	if (answer.status != NULL)
+		idem_put_text(call, 1, answer.status);
+	if (!answer.receipt_no.isnull)
+		idem_put(call, 2, Int64GetDatum(answer.remainder));
+	return idem_leave(call, answer.outcome);
+}
