@@ -119,6 +119,105 @@ FROM unnest(ARRAY['x', repeat('x', 255), repeat('锁', 85), E'a''b"c\\d\n']) WIT
 ORDER BY n;
 
 --
+-- The money goes back, and takes its share with it.
+--
+CREATE FUNCTION pg_temp.paid(order_id text, payment_no text, purchase int DEFAULT 1) RETURNS text LANGUAGE sql AS $$
+	SELECT p.outcome || ', ' || c.outcome FROM idem_create_payment('back', order_id, 100, 'CNY', 'key of ' || payment_no, repurchase => purchase > 1, payment_no => payment_no) p,
+		idem_confirm_payment('back', CASE p.outcome WHEN 'created' THEN payment_no END, 'alipay', 'trade of ' || payment_no, 100, 'CNY') c $$;
+CREATE FUNCTION pg_temp.refunded(payment_no text, refund_no text, amount bigint) RETURNS text LANGUAGE sql AS $$
+	SELECT r.outcome || ', ' || s.outcome FROM idem_request_refund('back', payment_no, refund_no, amount, 'CNY') r,
+		idem_settle_refund('back', CASE r.outcome WHEN 'requested' THEN refund_no END, 'succeeded') s $$;
+CREATE TEMP VIEW granted AS
+	SELECT grant_key, quantity, withheld, revoked, quantity - withheld - revoked AS remaining, status FROM idem_entitlement WHERE tenant_id = 'back';
+
+-- In proportion, rounded in the user's favour; all of it; nothing; a thing that cannot be divided.
+SELECT pg_temp.paid('a', 'back-a');
+SELECT g.outcome, g.quantity FROM unnest(ARRAY['proportional', 'full', 'none']) w, idem_grant_entitlement('back', 'a-' || w, 'ann', w, 10, 'back-a', on_refund => w) g;
+SELECT g.outcome, g.quantity FROM idem_grant_entitlement('back', 'a-thing', 'ann', 'thing', 1, 'back-a') g;
+SELECT pg_temp.refunded('back-a', 'back-a1', 33);
+SELECT * FROM granted WHERE grant_key LIKE 'a-%' ORDER BY 1;
+SELECT outcome FROM idem_settle_refund('back', 'back-a1', 'succeeded');
+SELECT pg_temp.refunded('back-a', 'back-a2', 33);
+SELECT * FROM granted WHERE grant_key LIKE 'a-%' ORDER BY 1;
+-- Granted between two refunds: what went back before is withheld.
+SELECT outcome, quantity, status, remaining FROM idem_grant_entitlement('back', 'a-late', 'ann', 'late', 10, 'back-a');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'a-late-none', 'ann', 'late', 10, 'back-a', on_refund => 'none');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'a-late-full', 'ann', 'late', 10, 'back-a', on_refund => 'full');
+SELECT pg_temp.refunded('back-a', 'back-a3', 34);
+SELECT * FROM granted WHERE grant_key LIKE 'a-%' ORDER BY 1;
+SELECT grant_key, revoke_no, quantity, by_refund FROM idem_revocation WHERE tenant_id = 'back' ORDER BY 1, 2;
+-- All of it is gone: nothing is granted for it any more.
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'a-never', 'ann', 'late', 10, 'back-a');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'a-never', 'ann', 'late', 10, 'back-a', on_refund => 'none');
+SELECT outcome, quantity, status, remaining FROM idem_grant_entitlement('back', 'a-late', 'ann', 'late', 10, 'back-a');
+SELECT outcome, remaining, status FROM idem_revoke_entitlement('back', 'a-proportional', 'back-a2');
+SELECT outcome, remaining, status FROM idem_revoke_entitlement('back', 'a-proportional', 'by hand');
+
+-- Whatever order refunds settle in, they end in the same.
+SELECT pg_temp.paid(o, 'back-' || o) FROM unnest(ARRAY['b1', 'b2', 'b3', 'b4', 'b5', 'b6']) o;
+SELECT count(g.outcome) FROM unnest(ARRAY['b1', 'b2', 'b3', 'b4', 'b5', 'b6']) o, idem_grant_entitlement('back', o, 'ann', 'points', 7, 'back-' || o) g;
+SELECT o, pg_temp.refunded('back-' || o, 'r' || a || o, a), pg_temp.refunded('back-' || o, 'r' || b || o, b), pg_temp.refunded('back-' || o, 'r' || c || o, c)
+FROM (VALUES ('b1', 10, 20, 37), ('b2', 10, 37, 20), ('b3', 20, 10, 37), ('b4', 20, 37, 10), ('b5', 37, 10, 20), ('b6', 37, 20, 10)) v (o, a, b, c);
+SELECT DISTINCT quantity, withheld, revoked, status FROM granted WHERE grant_key LIKE 'b_';
+
+-- Bought again, granted anew; a late refund of the first purchase leaves the second alone.
+SELECT pg_temp.paid('c', 'back-c1');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'c-1', 'ann', 'game', 1, 'back-c1');
+SELECT pg_temp.refunded('back-c1', 'back-c-1', 50);
+SELECT pg_temp.paid('c', 'back-c2', 2);
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'c-2', 'ann', 'game', 1, 'back-c2');
+SELECT pg_temp.refunded('back-c1', 'back-c-2', 50);
+SELECT e.grant_key, e.status, e.purchase_no FROM idem_entitlement e WHERE tenant_id = 'back' AND grant_key LIKE 'c-%' ORDER BY 1;
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'c-3', 'ann', 'game', 1, 'back-c1');
+
+-- A campaign gets back what refunds take, several of them in one.
+SELECT outcome FROM idem_set_campaign('back', 'sale-1', 10, 6);
+SELECT outcome FROM idem_set_campaign('back', 'sale-2', 10, NULL);
+SELECT pg_temp.paid('d', 'back-d');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'd-1', 'ann', 'coupon', 4, 'back-d', 'sale-2');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'd-2', 'ann', 'coupon', 4, 'back-d', 'sale-1');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'd-3', 'bob', 'coupon', 6, 'back-d', 'sale-1');
+SELECT outcome, available FROM idem_grant_entitlement('back', 'd-4', 'bob', 'coupon', 1, 'back-d', 'sale-1');
+SELECT pg_temp.refunded('back-d', 'back-d1', 50);
+SELECT campaign, granted FROM idem_campaign WHERE tenant_id = 'back' ORDER BY 1;
+SELECT campaign, user_id, granted FROM idem_campaign_user WHERE tenant_id = 'back' ORDER BY 1, 2;
+-- what is withheld does not count
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'd-4', 'bob', 'coupon', 6, 'back-d', 'sale-1');
+SELECT campaign, granted FROM idem_campaign WHERE tenant_id = 'back' ORDER BY 1;
+
+-- A refund's number that was used by hand takes what is missing.
+SELECT pg_temp.paid('e', 'back-e');
+SELECT outcome, quantity FROM idem_grant_entitlement('back', 'e', 'ann', 'points', 10, 'back-e');
+SELECT outcome, remaining FROM idem_revoke_entitlement('back', 'e', 'back-e1', 2);
+SELECT pg_temp.refunded('back-e', 'back-e1', 50);
+SELECT * FROM granted WHERE grant_key = 'e';
+SELECT revoke_no, asked, quantity, by_refund FROM idem_revocation WHERE tenant_id = 'back' AND grant_key = 'e';
+SELECT outcome, remaining FROM idem_revoke_entitlement('back', 'e', 'back-e1', 2);
+-- What was taken by hand counts.
+SELECT outcome, remaining FROM idem_revoke_entitlement('back', 'e', 'by hand', 3);
+SELECT pg_temp.refunded('back-e', 'back-e2', 30);
+SELECT pg_temp.refunded('back-e', 'back-e3', 10);
+SELECT * FROM granted WHERE grant_key = 'e';
+-- A refund that is reversed grants nothing back, and its successor takes nothing twice.
+SELECT outcome, status FROM idem_settle_refund('back', 'back-e3', 'reversed');
+SELECT * FROM granted WHERE grant_key = 'e';
+SELECT pg_temp.refunded('back-e', 'back-e4', 10);
+SELECT * FROM granted WHERE grant_key = 'e';
+
+-- The product of quantity and amount may be greater than any bigint.
+SELECT outcome FROM idem_create_payment('back', 'f', 9223372036854775807, 'CNY', payment_no => 'back-f');
+SELECT outcome FROM idem_confirm_payment('back', 'back-f', 'alipay', 'back-f', 9223372036854775807, 'CNY');
+SELECT outcome FROM idem_grant_entitlement('back', 'f', 'ann', 'points', 9223372036854775807, 'back-f');
+SELECT pg_temp.refunded('back-f', 'back-f1', 9223372036854775806);
+SELECT * FROM granted WHERE grant_key = 'f';
+-- An order without entitlements goes back as before.
+SELECT pg_temp.paid('g', 'back-g');
+SELECT pg_temp.refunded('back-g', 'back-g1', 100);
+
+-- Its order's story tells of it, after the refund.
+SELECT type, payload ->> 'grant_key' AS grant_key FROM idem_outbox WHERE tenant_id = 'back' AND aggregateid = 'c' AND aggregatetype = 'order' ORDER BY created_at;
+
+--
 -- Nonsense
 --
 SELECT idem_grant_entitlement('grant', 'x', 'ann', 'points');
@@ -167,4 +266,4 @@ UPDATE idem_revocation SET revoke_no = 'x' WHERE tenant_id = 'grant' AND revoke_
 DELETE FROM idem_entitlement WHERE tenant_id = 'grant' AND grant_key = 'vip';
 DELETE FROM idem_revocation WHERE tenant_id = 'grant' AND grant_key = 'vip';
 
-SELECT * FROM idem_verify() WHERE tenant_id LIKE 'grant%' OR entity IN ('table', 'index');
+SELECT * FROM idem_verify() WHERE tenant_id LIKE 'grant%' OR tenant_id = 'back' OR entity IN ('table', 'index');

@@ -272,9 +272,9 @@ SELECT idem_retry_hooks('shop', 'pending');
 \set VERBOSITY default
 
 -- What is left of hooks that are gone is cleared away.
-SELECT outcome FROM idem_retry_hooks('order', 'pending');
+SELECT r.outcome FROM (VALUES ('order', 'pending'), ('anomaly', 'opened')) h (entity, to_state), idem_retry_hooks(entity, to_state) r;
 SELECT count > 3 AS several FROM idem_sweep() WHERE what = 'hooks';
-SELECT count(*) FROM idem_hook_failure WHERE entity = 'order';
+SELECT count(*) FROM idem_hook_failure;
 SELECT * FROM idem_verify() WHERE tenant_id LIKE 'hook%' OR entity IN ('table', 'index', 'hook');
 DROP TABLE shop_parcel, shop_order, shop_log;
 DROP FUNCTION shop_touch, shop_paid, shop_line, shop_grant, shop_round, shop_sleep, shop_later, shop_at_once;

@@ -27,14 +27,16 @@ SELECT outcome FROM idem_create_payment('stuck', 'wrong', 100, 'CNY', payment_no
 SELECT outcome FROM idem_submit_payment('stuck', 'stuck-wrong', 'alipay', 'ours');
 SELECT outcome FROM idem_confirm_payment('stuck', 'stuck-wrong', 'alipay', 'stuck-4', 100, 'CNY', 'theirs');
 -- refunds in each state: new, old, held, sent, lost, refused by the channel, done
-INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, refund_reserved, refunded, created_at)
-	VALUES ('stuck', '8001', 'stuck-wrong', 'wrong', 1, 'alipay', 'stuck-5', 'stuck-wrong', 100, 'CNY', 'applied', 70, 10, now());
+SELECT outcome FROM idem_create_payment('stuck', 'paid', 100, 'CNY', payment_no => 'stuck-paid');
+SELECT outcome FROM idem_confirm_payment('stuck', 'stuck-paid', 'alipay', 'stuck-5', 100, 'CNY');
+UPDATE idem_receipt SET refund_reserved = 70, refunded = 10 WHERE tenant_id = 'stuck' AND payment_no = 'stuck-paid';
 INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, held, created_at, submitted_at)
-	SELECT 'stuck', refund_no, '8001', 'stuck-wrong', 'wrong', 1, 'alipay', 10, 'CNY', status, 'request', held, now() - age, now() - sent
-	FROM (VALUES ('r-new', 'requested', false, interval '1 minute', NULL::interval), ('r-old', 'requested', false, '61 minutes', NULL),
+	SELECT 'stuck', f.refund_no, r.receipt_no, r.payment_no, r.order_id, r.purchase_no, r.channel, 10, 'CNY', f.status, 'request', f.held, now() - f.age, now() - f.sent
+	FROM idem_receipt r, (VALUES ('r-new', 'requested', false, interval '1 minute', NULL::interval), ('r-old', 'requested', false, '61 minutes', NULL),
 		('r''held', 'requested', true, '1 minute', NULL), ('r-sent', 'processing', false, '2 days', '23 hours'),
 		('r-lost', 'processing', false, '3 days', '25 hours'), ('r-odd', 'abnormal', false, '1 hour', '10 minutes'),
-		('r-done', 'succeeded', false, '3 days', '3 days')) r (refund_no, status, held, age, sent);
+		('r-done', 'succeeded', false, '3 days', '3 days')) f (refund_no, status, held, age, sent)
+	WHERE r.tenant_id = 'stuck' AND r.payment_no = 'stuck-paid';
 -- a hook that fails
 SELECT outcome FROM idem_set_hook('order', 'shipped', 'jsonb_array_length(jsonb)');
 SELECT outcome FROM idem_create_order('stuck', 'hooked', 0, 'CNY');
@@ -46,7 +48,7 @@ SELECT outcome FROM idem_begin_request('stuck', 'shop', 'work', lease => '1 hour
 SELECT outcome FROM idem_begin_request('stuck', 'shop', 'resume', lease => '1 microsecond');
 -- an anomaly of another kind, one that was resolved, one of another tenant
 INSERT INTO idem_anomaly (tenant_id, anomaly_no, kind, entity, key, status, detail, opened_at, last_hit_at) VALUES
-	('stuck', 'a1', 'dispute', 'receipt', '8001', 'opened', '{"amount": 12}', now() - interval '1 day', now()),
+	('stuck', 'a1', 'unrouted', 'receipt', 'x1', 'opened', '{"amount": 12}', now() - interval '1 day', now()),
 	('stuck', 'a2', 'tampered', 'notification', 'n1', 'opened', '{"amount": "12e999"}', now() - interval '1 day', now()),
 	('stuck', 'a3', 'refund_abnormal', 'refund', 'r-odd', 'opened', NULL, now(), now()),
 	('stuck', 'a4', 'late', 'receipt', '1', 'resolved', NULL, now(), now()),
@@ -61,7 +63,7 @@ SELECT kind, tenant_id, key, amount, why FROM seen ORDER BY 1, 2, 3, 4;
 SELECT kind, key, next_action FROM seen ORDER BY 1, 2, amount;
 -- since when
 SELECT kind, key, date_trunc('minute', now() - since) AS since FROM idem_stuck
-WHERE tenant_id = 'stuck' AND kind IN ('closing', 'check_overdue', 'dispute') OR kind LIKE 'refund%' ORDER BY 1, 2;
+WHERE tenant_id = 'stuck' AND (kind IN ('closing', 'check_overdue', 'unrouted') OR kind LIKE 'refund%') ORDER BY 1, 2;
 
 -- The call can be made as it stands; where something is to be decided, it says so.
 CREATE FUNCTION pg_temp.made(what text) RETURNS text LANGUAGE plpgsql AS $$
