@@ -8,6 +8,14 @@
 
 #include "look.h"
 
+/* What is noted of an anomaly's cause: a jsonb object, put together field by field */
+typedef struct AnomalyDetail AnomalyDetail;
+
+extern AnomalyDetail *anomaly_detail(IdemCall *call);
+extern void anomaly_detail_text(AnomalyDetail *detail, const char *name, NullableDatum value);
+extern void anomaly_detail_amount(AnomalyDetail *detail, const char *name, NullableDatum value);
+extern NullableDatum anomaly_detail_done(AnomalyDetail *detail);
+
 /*
  * Open an anomaly, or count a hit on the open one of this kind and thing.
  * detail is jsonb, or NULL.

@@ -30,7 +30,6 @@
  */
 #include "anomaly.h"
 #include "brake.h"
-#include "detail.h"
 #include "refund.h"
 
 #include "access/transam.h"
@@ -47,7 +46,7 @@ enum
 	CLUSTER_SYSTEM_IDENTIFIER = 1, CLUSTER_SINCE,
 	ACCOUNT_AUTO_REFUND = 4,
 	REFUND_CREATED_AT = 17,
-	ANOMALY_OPENED_AT = 12, ANOMALY_RESOLVED_AT = 17
+	ANOMALY_OPENED_AT = 12, ANOMALY_RESOLVED_AT = 18
 };
 
 /* Its only row */
@@ -264,24 +263,23 @@ static NullableDatum
 describe(IdemCall *call, Brake brake)
 {
 	IdemRow    *stored = stored_cluster(call);
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
 	if (brake == BRAKE_BURST)
 	{
-		detail_text(&json, "why", IDEM_TEXT("too many automatic refunds in 60 minutes"));
-		detail_number(&json, "auto_refund_hourly",
+		anomaly_detail_text(detail, "why", IDEM_TEXT("too many automatic refunds in 60 minutes"));
+		anomaly_detail_amount(detail, "auto_refund_hourly",
 					  IDEM_VALUE(Int64GetDatum((int64) idem_auto_refund_hourly)));
 	}
 	else
 	{
-		detail_text(&json, "why", IDEM_TEXT("first automatic refund since the tables came to this cluster"));
-		detail_text(&json, "system_identifier", IDEM_VALUE(own_identifier()));
+		anomaly_detail_text(detail, "why", IDEM_TEXT("first automatic refund since the tables came to this cluster"));
+		anomaly_detail_text(detail, "system_identifier", IDEM_VALUE(own_identifier()));
 		if (stored != NULL)
-			detail_text(&json, "stored",
+			anomaly_detail_text(detail, "stored",
 						IDEM_VALUE(IDEM_COLUMN(stored, CLUSTER_SYSTEM_IDENTIFIER)));
 	}
-	return detail_end(call, &json);
+	return anomaly_detail_done(detail);
 }
 
 /* Under the brake's name, so that a request never waits for another to open it */

@@ -36,35 +36,13 @@ enum
 	ARG_ACCOUNT, ARG_PAID_AT
 };
 
-/* What the channel reports */
+/* A fact, and what is known of it so far */
 typedef struct Report
 {
-	Datum		payment_no;
-	Datum		channel;
-	Datum		trade_no;
-	NullableDatum amount;
-	NullableDatum currency;		/* upper case, if it is one */
-	NullableDatum account;
-	NullableDatum paid_at;
+	ReceiptFact fact;			/* currency in upper case, if it is one */
+	ReceiptAnswer *answer;
 	NullableDatum also;			/* another payment whose name is needed */
 } Report;
-
-static void
-read_report(IdemCall *call, Report *report)
-{
-	Datum		upper_case;
-
-	report->payment_no = idem_arg_fact_key(call, ARG_PAYMENT_NO);
-	report->channel = idem_arg_fact_key(call, ARG_CHANNEL);
-	report->trade_no = idem_arg_fact_key(call, ARG_TRADE_NO);
-	report->amount = idem_arg(call, ARG_AMOUNT);
-	report->currency = idem_arg(call, ARG_CURRENCY);
-	if (!report->currency.isnull && idem_is_currency(report->currency.value, &upper_case))
-		report->currency = IDEM_VALUE(upper_case);
-	report->account = idem_arg_optional_fact_key(call, ARG_ACCOUNT);
-	report->paid_at = idem_arg(call, ARG_PAID_AT);
-	report->also = IDEM_NULL;
-}
 
 
 /* ---------- find the trade ---------- */
@@ -73,15 +51,15 @@ read_report(IdemCall *call, Report *report)
 static Receipt *
 find_orphan(IdemCall *call, const Report *report)
 {
-	Datum		keys[] = {call->tenant_id, report->payment_no};
+	Datum		keys[] = {call->tenant_id, report->fact.payment_no};
 	ListCell   *cell;
 
 	foreach(cell, idem_look_all(call, &receipt_orphans, keys, lengthof(keys), IDEM_SIGHT_DIRTY))
 	{
 		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
 
-		if (idem_same_text(receipt->channel, report->channel) &&
-			idem_same_text(receipt->trade_no, report->trade_no))
+		if (idem_same_text(receipt->channel, report->fact.channel) &&
+			idem_same_text(receipt->trade_no, report->fact.trade_no))
 			return receipt;
 	}
 	return NULL;
@@ -96,8 +74,8 @@ account_of(IdemCall *call, const Report *report, const Payment *payment)
 {
 	Receipt    *orphan;
 
-	if (!report->account.isnull)
-		return report->account.value;
+	if (!report->fact.account.isnull)
+		return report->fact.account.value;
 	if (payment != NULL)
 		return payment->account.isnull ? CStringGetTextDatum("") : payment->account.value;
 	orphan = find_orphan(call, report);
@@ -111,7 +89,7 @@ account_of(IdemCall *call, const Report *report, const Payment *payment)
 static Receipt *
 find_trade(IdemCall *call, const Report *report, Datum account)
 {
-	Datum		keys[] = {call->tenant_id, report->channel, account, report->trade_no};
+	Datum		keys[] = {call->tenant_id, report->fact.channel, account, report->fact.trade_no};
 	Receipt    *receipt = receipt_look_settled(call, &receipt_by_trade, keys, lengthof(keys));
 
 	if (receipt != NULL || receipt_is_empty(account))
@@ -119,7 +97,7 @@ find_trade(IdemCall *call, const Report *report, Datum account)
 	keys[2] = CStringGetTextDatum("");
 	receipt = receipt_look_settled(call, &receipt_by_trade, keys, lengthof(keys));
 	if (receipt != NULL && receipt->payment_no.isnull &&
-		idem_same_text(receipt->reported_payment_no, report->payment_no))
+		idem_same_text(receipt->reported_payment_no, report->fact.payment_no))
 		return receipt;
 	return NULL;
 }
@@ -136,11 +114,11 @@ lock_names(IdemCall *call, const Report *report, const Payment *payment)
 	if (payment != NULL)
 		idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, payment->order_id);
 	else
-		payment_nos[n++] = report->payment_no;
+		payment_nos[n++] = report->fact.payment_no;
 	if (!report->also.isnull)
 		payment_nos[n++] = report->also.value;
 	idem_lock_names(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_nos, n);
-	receipt_lock_trade(call, report->channel, report->trade_no);
+	receipt_lock_trade(call, report->fact.channel, report->fact.trade_no);
 }
 
 /*
@@ -151,7 +129,7 @@ static Receipt *
 take_again(IdemCall *call, Report *report, const Payment *payment, const Receipt *seen)
 {
 	Datum		name = seen->reported_payment_no;
-	bool		has_name = (payment == NULL && idem_same_text(name, report->payment_no)) ||
+	bool		has_name = (payment == NULL && idem_same_text(name, report->fact.payment_no)) ||
 		(!report->also.isnull && idem_same_text(name, report->also.value));
 
 	(void) anomaly_look(call, receipt_disposition_names[seen->disposition], "receipt",
@@ -175,13 +153,13 @@ new_receipt(IdemCall *call, const Report *report, Datum account)
 	receipt->receipt_no = idem_make_no(call);
 	receipt->payment_no = IDEM_NULL;
 	receipt->order_id = IDEM_NULL;
-	receipt->channel = report->channel;
+	receipt->channel = report->fact.channel;
 	receipt->account = account;
-	receipt->trade_no = report->trade_no;
-	receipt->reported_payment_no = report->payment_no;
-	receipt->amount = report->amount;
-	receipt->currency = report->currency;
-	receipt->paid_at = report->paid_at;
+	receipt->trade_no = report->fact.trade_no;
+	receipt->reported_payment_no = report->fact.payment_no;
+	receipt->amount = report->fact.amount;
+	receipt->currency = report->fact.currency;
+	receipt->paid_at = report->fact.paid_at;
 	return receipt;
 }
 
@@ -189,11 +167,11 @@ new_receipt(IdemCall *call, const Report *report, Datum account)
 static bool
 is_unlike(const Receipt *receipt, const Report *report)
 {
-	if (receipt->amount.isnull != report->amount.isnull ||
-		!idem_same_nullable(receipt->currency, report->currency))
+	if (receipt->amount.isnull != report->fact.amount.isnull ||
+		!idem_same_nullable(receipt->currency, report->fact.currency))
 		return true;
 	return !receipt->amount.isnull &&
-		DatumGetInt64(receipt->amount.value) != DatumGetInt64(report->amount.value);
+		DatumGetInt64(receipt->amount.value) != DatumGetInt64(report->fact.amount.value);
 }
 
 /*
@@ -202,7 +180,7 @@ is_unlike(const Receipt *receipt, const Report *report)
  * meets it.
  */
 static const char *
-keep_apart(IdemCall *call, const Scene *scene, Receipt *receipt,
+keep_apart(IdemCall *call, const Report *report, const Scene *scene, Receipt *receipt,
 		   ReceiptDisposition disposition)
 {
 	const char *outcome = receipt_disposition_names[disposition];
@@ -217,7 +195,7 @@ keep_apart(IdemCall *call, const Scene *scene, Receipt *receipt,
 		return NULL;
 	receipt_open_anomaly(call, outcome, receipt);
 	idem_unlock_names(call);
-	scene_put_row(call, scene, receipt, NULL);
+	scene_answer(scene, receipt, NULL, report->answer);
 	return outcome;
 }
 
@@ -229,31 +207,33 @@ static const char *
 reject_claim(IdemCall *call, const Report *report, const Scene *scene, Datum account)
 {
 	idem_unlock_names(call);
-	anomaly_open(call, "rejected", "payment", report->payment_no,
+	anomaly_open(call, "rejected", "payment", report->fact.payment_no,
 				 scene->payment == NULL ? IDEM_NULL : IDEM_VALUE(scene->payment->order_id),
-				 receipt_detail(call, new_receipt(call, report, account), report->payment_no));
-	scene_put_row(call, scene, NULL, NULL);
+				 receipt_detail(call, new_receipt(call, report, account), report->fact.payment_no));
+	scene_answer(scene, NULL, NULL, report->answer);
 	return "rejected";
 }
 
 /* Money that is on its way back, or disputed, is left alone */
 static const char *
-leave_alone(IdemCall *call, const Scene *scene, const Receipt *receipt)
+leave_alone(IdemCall *call, const Report *report, const Scene *scene,
+			const Receipt *receipt)
 {
 	Settlement	settlement = {0};
 
 	idem_unlock_names(call);
 	settlement.refund = refund_look_automatic(call, receipt->receipt_no);
 	settlement.closing_payment_no = IDEM_NULL;
-	scene_put_row(call, scene, receipt, &settlement);
+	scene_answer(scene, receipt, &settlement, report->answer);
 	return receipt_disposition_names[receipt->disposition];
 }
 
 static const char *
-answer_duplicate(IdemCall *call, Payment *payment, const Receipt *receipt)
+answer_duplicate(IdemCall *call, const Report *report, Payment *payment,
+				 const Receipt *receipt)
 {
 	idem_unlock_names(call);
-	scene_put_settled(call, payment, receipt);
+	scene_answer_settled(call, payment, receipt, report->answer);
 	return "duplicate";
 }
 
@@ -268,10 +248,10 @@ decide(IdemCall *call, Report *report, Scene *scene)
 {
 	Payment    *payment = scene->payment;
 	Datum		account = account_of(call, report, payment);
-	bool		refused = receipt_account_refused(call, payment, !report->account.isnull,
-												  report->channel, account);
+	bool		refused = receipt_account_refused(call, payment, !report->fact.account.isnull,
+												  report->fact.channel, account);
 	Receipt    *own = payment == NULL || refused ? NULL :
-		receipt_look_own(call, payment->payment_no, report->channel, report->trade_no,
+		receipt_look_own(call, payment->payment_no, report->fact.channel, report->fact.trade_no,
 						 IDEM_SIGHT_DIRTY);
 	Receipt    *receipt = own != NULL ? NULL : find_trade(call, report, account);
 	Settlement	settlement;
@@ -279,7 +259,7 @@ decide(IdemCall *call, Report *report, Scene *scene)
 	if (TransactionIdIsValid(call->rival))
 		return NULL;
 	if (own != NULL)
-		return answer_duplicate(call, payment, own);
+		return answer_duplicate(call, report, payment, own);
 	if (receipt != NULL && !receipt->payment_no.isnull)
 		return reject_claim(call, report, scene, account);
 
@@ -288,16 +268,16 @@ decide(IdemCall *call, Report *report, Scene *scene)
 	else if ((receipt = take_again(call, report, payment, receipt)) == NULL)
 		return NULL;
 	else if (receipt_is_spoken_for(receipt))
-		return leave_alone(call, scene, receipt);
+		return leave_alone(call, report, scene, receipt);
 
 	if (refused)
-		return keep_apart(call, scene, receipt, RECEIPT_REJECTED);
+		return keep_apart(call, report, scene, receipt, RECEIPT_REJECTED);
 	if (payment == NULL)
-		return keep_apart(call, scene, receipt, RECEIPT_ORPHAN);
+		return keep_apart(call, report, scene, receipt, RECEIPT_ORPHAN);
 
 	if (!scene_settle(call, scene, receipt, is_unlike(receipt, report), &settlement))
 		return NULL;
-	scene_put_row(call, scene, receipt, &settlement);
+	scene_answer(scene, receipt, &settlement, report->answer);
 	return settlement.outcome;
 }
 
@@ -308,9 +288,9 @@ try_confirm(IdemCall *call, Report *report)
 	const char *outcome = NULL;
 	Scene		scene;
 
-	(void) scene_lock(call, report->payment_no, &scene);
+	(void) scene_lock(call, report->fact.payment_no, &scene);
 	lock_names(call, report, scene.payment);
-	if (scene_stands(call, report->payment_no, &scene))
+	if (scene_stands(call, report->fact.payment_no, &scene))
 		outcome = decide(call, report, &scene);
 	if (outcome == NULL)
 		(void) scene_step_back(call);
@@ -324,18 +304,47 @@ try_confirm(IdemCall *call, Report *report)
 static const char *
 recognize(IdemCall *call, const Report *report)
 {
-	Payment    *payment = payment_look(call, report->payment_no, IDEM_SIGHT_LATEST);
+	Payment    *payment = payment_look(call, report->fact.payment_no, IDEM_SIGHT_LATEST);
 	Receipt    *receipt;
 
 	if (payment == NULL)
 		return NULL;
-	receipt = receipt_look_own(call, payment->payment_no, report->channel, report->trade_no,
+	receipt = receipt_look_own(call, payment->payment_no, report->fact.channel, report->fact.trade_no,
 							   IDEM_SIGHT_LATEST);
 	if (receipt == NULL ||
-		receipt_account_refused(call, payment, !report->account.isnull, report->channel,
+		receipt_account_refused(call, payment, !report->fact.account.isnull, report->fact.channel,
 								account_of(call, report, payment)))
 		return NULL;
-	return answer_duplicate(call, payment, receipt);
+	return answer_duplicate(call, report, payment, receipt);
+}
+
+void
+receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
+{
+	Report		report = {*fact, answer, IDEM_NULL};
+	Datum		upper_case;
+
+	if (!fact->currency.isnull && idem_is_currency(fact->currency.value, &upper_case))
+		report.fact.currency = IDEM_VALUE(upper_case);
+
+	answer->outcome = recognize(call, &report);
+	while (answer->outcome == NULL)
+		answer->outcome = try_confirm(call, &report);
+}
+
+void
+receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
+{
+	Scene		scene = {0};
+	Receipt    *receipt;
+
+	scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
+	receipt = scene.payment == NULL ? NULL :
+		receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no, IDEM_SIGHT_LATEST);
+	if (receipt == NULL)
+		scene_answer(&scene, NULL, NULL, answer);
+	else
+		scene_answer_settled(call, scene.payment, receipt, answer);
 }
 
 /*
@@ -352,12 +361,18 @@ Datum
 idem_confirm_payment(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter_fact(fcinfo);
-	Report		report;
-	const char *outcome;
+	ReceiptFact fact = {
+		.payment_no = idem_arg_fact_key(call, ARG_PAYMENT_NO),
+		.channel = idem_arg_fact_key(call, ARG_CHANNEL),
+		.trade_no = idem_arg_fact_key(call, ARG_TRADE_NO),
+		.amount = idem_arg(call, ARG_AMOUNT),
+		.currency = idem_arg(call, ARG_CURRENCY),
+		.account = idem_arg_optional_fact_key(call, ARG_ACCOUNT),
+		.paid_at = idem_arg(call, ARG_PAID_AT)
+	};
+	ReceiptAnswer answer;
 
-	read_report(call, &report);
-	outcome = recognize(call, &report);
-	while (outcome == NULL)
-		outcome = try_confirm(call, &report);
-	return idem_leave(call, outcome);
+	receipt_confirm(call, &fact, &answer);
+	receipt_put_answer(call, &answer);
+	return idem_leave(call, answer.outcome);
 }

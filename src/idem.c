@@ -17,6 +17,7 @@ int			idem_node_id = 0;
 int			idem_close_grace_s = 600;
 int			idem_auto_refund = IDEM_AUTO_REFUND_ON;
 int			idem_auto_refund_hourly = 100;
+int			idem_orphan_grace_s = 300;
 bool		idem_allow_drop = false;
 char	   *idem_actor = NULL;
 
@@ -60,6 +61,11 @@ _PG_init(void)
 							"An anomaly of kind auto_refund_held is opened then; resolving it ends the hold.",
 							&idem_auto_refund_hourly, 100, 0, INT_MAX,
 							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.orphan_grace",
+							"How long a channel is told to repeat a fact that belongs to nothing we know.",
+							"It may have been faster than the commit of what it belongs to.",
+							&idem_orphan_grace_s, 300, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomBoolVariable("idem.allow_drop",
 							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
 							 NULL,

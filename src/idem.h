@@ -34,6 +34,7 @@ extern int	idem_node_id;
 extern int	idem_close_grace_s;
 extern int	idem_auto_refund;	/* IdemAutoRefund */
 extern int	idem_auto_refund_hourly;
+extern int	idem_orphan_grace_s;
 extern bool idem_allow_drop;
 extern char *idem_actor;
 

@@ -95,6 +95,8 @@ equality_of(Oid type)
 			return F_TEXTEQ;
 		case BYTEAOID:
 			return F_BYTEAEQ;
+		case BOOLOID:
+			return F_BOOLEQ;
 		default:
 			return F_INT4EQ;
 	}

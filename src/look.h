@@ -58,9 +58,11 @@ typedef enum IdemNameKind
 	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
 	IDEM_NAME_DISPUTE = 10,
 	IDEM_NAME_BRAKE = 11,
-	IDEM_NAME_ENTITLEMENT = 20,
-	IDEM_NAME_CAMPAIGN = 21,
-	IDEM_NAME_HOOK = 22
+	IDEM_NAME_CHANNEL_EVENT = 20,	/* the channel stands for the tenant */
+	IDEM_NAME_CHANNEL_ACCOUNT = 21,
+	IDEM_NAME_ENTITLEMENT = 30,
+	IDEM_NAME_CAMPAIGN = 31,
+	IDEM_NAME_HOOK = 32
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,

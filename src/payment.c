@@ -14,7 +14,7 @@
 /* Column numbers of idem_payment */
 enum
 {
-	TENANT_ID = 1, PAYMENT_NO, ORDER_ID, PURCHASE_NO, AMOUNT, CURRENCY, STATUS,
+	TENANT_ID = PAYMENT_TENANT_ID, PAYMENT_NO, ORDER_ID, PURCHASE_NO, AMOUNT, CURRENCY, STATUS,
 	VERSION, REQUEST_KEY, REPURCHASE, CHANNEL, ACCOUNT, CHANNEL_DATA, METADATA, CREATED_AT,
 	EXPIRES_AT, SUBMITTED_AT, NEXT_CHECK_AT, NATTS = NEXT_CHECK_AT
 };
@@ -23,6 +23,7 @@ const IdemIndex payment_by_no = {"idem_payment", "idem_payment_pkey", NATTS};
 const IdemIndex payment_active = {"idem_payment", "idem_payment_active", NATTS};
 const IdemIndex payment_by_order = {"idem_payment", "idem_payment_order", NATTS};
 const IdemIndex payment_by_request_key = {"idem_payment", "idem_payment_request_key", NATTS};
+const IdemIndex payment_by_number = {"idem_payment", "idem_payment_number", NATTS};
 const IdemIndex payment_key_by_key = {"idem_payment_key", "idem_payment_key_pkey", PAYMENT_KEY_NATTS};
 
 const char *const payment_status_names[] = {

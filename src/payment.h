@@ -49,7 +49,11 @@ extern const IdemIndex payment_by_no;		/* tenant_id, payment_no */
 extern const IdemIndex payment_active;		/* tenant_id, order_id; the active one */
 extern const IdemIndex payment_by_order;	/* tenant_id, order_id, purchase_no, created_at */
 extern const IdemIndex payment_by_request_key;	/* tenant_id, request_key */
+extern const IdemIndex payment_by_number;	/* payment_no, of any tenant */
 extern const IdemIndex payment_key_by_key;	/* tenant_id, request_key */
+
+/* Whose a row is, for those who look across tenants */
+#define PAYMENT_TENANT_ID 1
 
 /* Column numbers of idem_payment_key */
 enum

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * payment_close.c
- *	  Closing a payment, in two phases; and its failure.
+ *	  Closing a payment, in two phases.
  *
  * A payment that was submitted can be paid at the channel at any moment, so
  * it cannot simply be declared closed: the customer may be typing his
@@ -13,7 +13,6 @@
  * at once more, and money for it that arrives still is late, never lost.
  *-------------------------------------------------------------------------
  */
-#include "anomaly.h"
 #include "order.h"
 #include "payment_close.h"
 #include "receipt.h"
@@ -46,9 +45,8 @@ grace_ends_at(TimestampTz expires_at)
 	return expires_at + (int64) idem_close_grace_s * USECS_PER_SEC;
 }
 
-/* When to look once more at a payment that ends now */
-static NullableDatum
-last_check_at(IdemCall *call, const Payment *payment)
+NullableDatum
+payment_last_check_at(IdemCall *call, const Payment *payment)
 {
 	TimestampTz last = call->now;
 
@@ -77,13 +75,6 @@ payment_give_up(IdemCall *call, Payment *payment)
 }
 
 /*
- * What may be said of a payment without locking it, by status; NULL: lock it
- * and judge.  Said from what is committed now, not from an old snapshot: who
- * hears "refused" or "already closing" acts on it.
- */
-typedef const char *const StatusOutcomes[PAYMENT_CLOSED + 1];
-
-/*
  * The payment: as it was seen, where the outcomes have an answer for it, else
  * locked.  NULL: the lock was busy.  Errors: ID006.
  */
@@ -99,8 +90,8 @@ find_payment(IdemCall *call, Datum payment_no, StatusOutcomes outcomes)
 	return payment;
 }
 
-static Datum
-leave_with_payment(IdemCall *call, const Payment *payment, const char *outcome)
+Datum
+payment_leave(IdemCall *call, const Payment *payment, const char *outcome)
 {
 	if (payment != NULL)
 	{
@@ -150,7 +141,7 @@ idem_begin_close(PG_FUNCTION_ARGS)
 		payment_begin_closing(call, payment);
 		outcome = "closing";
 	}
-	return leave_with_payment(call, payment, outcome);
+	return payment_leave(call, payment, outcome);
 }
 
 
@@ -202,7 +193,7 @@ judge_not_exist(IdemCall *call, const Payment *payment)
 	due = grace_ends_at(DatumGetTimestampTz(payment->expires_at.value));
 	if (call->now < due)
 		return (Verdict) {"kept", PAYMENT_CLOSING, moment(due)};
-	return (Verdict) {"closed", PAYMENT_CLOSED, last_check_at(call, payment)};
+	return (Verdict) {"closed", PAYMENT_CLOSED, payment_last_check_at(call, payment)};
 }
 
 /* The channel would not close: the payment lives on, if it may still be paid */
@@ -223,7 +214,7 @@ judge_closing(IdemCall *call, const Payment *payment, const Order *order, CloseR
 	switch (result)
 	{
 		case RESULT_CLOSED:
-			return (Verdict) {"closed", PAYMENT_CLOSED, last_check_at(call, payment)};
+			return (Verdict) {"closed", PAYMENT_CLOSED, payment_last_check_at(call, payment)};
 		case RESULT_ALREADY_PAID:
 			return (Verdict) {"kept", PAYMENT_CLOSING, moment(call->now)};
 		case RESULT_NOT_EXIST:
@@ -392,7 +383,7 @@ idem_finish_close(PG_FUNCTION_ARGS)
 	}
 	if (strcmp(outcome, "in_progress") == 0)
 		return idem_leave(call, outcome);
-	return leave_with_payment(call, payment, outcome);
+	return payment_leave(call, payment, outcome);
 }
 
 
@@ -436,7 +427,7 @@ idem_close_payment(PG_FUNCTION_ARGS)
 		payment_give_up(call, payment);
 		outcome = "closed";
 	}
-	return leave_with_payment(call, payment, outcome);
+	return payment_leave(call, payment, outcome);
 }
 
 
@@ -562,76 +553,4 @@ idem_cancel_request_key(PG_FUNCTION_ARGS)
 		return idem_leave(call, "burned");
 	outcome = cancel_payment(call, payment_no.value);
 	return idem_leave(call, outcome);
-}
-
-
-/* ---------- failure ---------- */
-
-static StatusOutcomes fail_outcomes = {
-	[PAYMENT_PENDING] = NULL,
-	[PAYMENT_CLOSING] = NULL,
-	[PAYMENT_REVIEW] = "stale",
-	[PAYMENT_PAID] = "stale",
-	[PAYMENT_PAID_LATE] = "stale",
-	[PAYMENT_FAILED] = "duplicate",
-	[PAYMENT_CLOSED] = "stale"
-};
-
-/*
- * The payment that is said to have failed, locked where it can still fail.
- * NULL: there is none, not even in a transaction that is still open.
- */
-static Payment *
-find_failed(IdemCall *call, Datum payment_no)
-{
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
-
-	if (payment != NULL && fail_outcomes[payment->status] != NULL)
-		return payment;
-	for (;;)
-	{
-		payment = payment_lock(call, payment_no);
-		if (payment != NULL)
-			return payment;
-		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_no);
-		payment = payment_look(call, payment_no, IDEM_SIGHT_DIRTY);
-		idem_unlock_names(call);
-		if (TransactionIdIsValid(call->rival))
-			idem_await_rival(call);
-		else if (payment == NULL)
-			return NULL;
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-/*
- * idem_fail_payment(tenant_id, payment_no, reason) -> (outcome, status, version)
- *
- * A fact.  Outcomes: failed, duplicate, stale, orphan.
- */
-PG_FUNCTION_INFO_V1(idem_fail_payment);
-Datum
-idem_fail_payment(PG_FUNCTION_ARGS)
-{
-	IdemCall   *call = idem_enter_fact(fcinfo);
-	Datum		payment_no = idem_arg_fact_key(call, 1);
-	Payment    *payment;
-	const char *outcome;
-
-	idem_because(call, idem_arg(call, 2));
-	payment = find_failed(call, payment_no);
-	if (payment == NULL)
-	{
-		anomaly_open(call, "orphan", "payment", payment_no, IDEM_NULL, IDEM_NULL);
-		return idem_leave(call, "orphan");
-	}
-
-	outcome = fail_outcomes[payment->status];
-	if (outcome == NULL)
-	{
-		payment->next_check_at = last_check_at(call, payment);
-		payment_move(call, payment, PAYMENT_FAILED);
-		outcome = "failed";
-	}
-	return leave_with_payment(call, payment, outcome);
 }

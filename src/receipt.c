@@ -19,7 +19,6 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
-#include "detail.h"
 #include "key.h"
 #include "receipt.h"
 
@@ -244,6 +243,20 @@ receipt_take_apart(IdemCall *call, const Receipt *seen)
 	return receipt_take(call, receipt);
 }
 
+Receipt *
+receipt_lock_seen(IdemCall *call, const Receipt *seen)
+{
+	Receipt    *receipt;
+
+	if (!seen->payment_no.isnull)
+		return receipt_lock(call, seen->receipt_no);
+	receipt_lock_apart(call, seen);
+	receipt = receipt_take_apart(call, seen);
+	idem_unlock_names(call);
+	/* one that was adopted meanwhile has an order, which would have come first */
+	return receipt == NULL || !receipt->payment_no.isnull ? NULL : receipt;
+}
+
 void
 receipt_not_found(Datum receipt_no)
 {
@@ -402,16 +415,15 @@ receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, i
 NullableDatum
 receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 {
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
-	detail_text(&json, "payment_no", IDEM_VALUE(payment_no));
-	detail_text(&json, "channel", IDEM_VALUE(receipt->channel));
-	detail_text(&json, "account", IDEM_VALUE(receipt->account));
-	detail_text(&json, "trade_no", IDEM_VALUE(receipt->trade_no));
-	detail_number(&json, "amount", receipt->amount);
-	detail_text(&json, "currency", receipt->currency);
-	return detail_end(call, &json);
+	anomaly_detail_text(detail, "payment_no", IDEM_VALUE(payment_no));
+	anomaly_detail_text(detail, "channel", IDEM_VALUE(receipt->channel));
+	anomaly_detail_text(detail, "account", IDEM_VALUE(receipt->account));
+	anomaly_detail_text(detail, "trade_no", IDEM_VALUE(receipt->trade_no));
+	anomaly_detail_amount(detail, "amount", receipt->amount);
+	anomaly_detail_text(detail, "currency", receipt->currency);
+	return anomaly_detail_done(detail);
 }
 
 void

@@ -102,6 +102,9 @@ extern Receipt *receipt_take(IdemCall *call, const Receipt *seen);
 extern void receipt_lock_apart(IdemCall *call, const Receipt *seen);
 extern Receipt *receipt_take_apart(IdemCall *call, const Receipt *seen);
 
+/* Lock a receipt as it was seen, with a payment or without; NULL: begin again */
+extern Receipt *receipt_lock_seen(IdemCall *call, const Receipt *seen);
+
 /*
  * Insert, or write back payment_no, order_id, purchase_no and disposition of a
  * locked one.  false: somebody
@@ -137,6 +140,42 @@ extern void receipt_lock_trade(IdemCall *call, Datum channel, Datum trade_no);
  */
 extern bool receipt_account_refused(IdemCall *call, const Payment *payment, bool given,
 									Datum channel, Datum account);
+
+
+/* ---------- confirm.c ---------- */
+
+/* What a channel tells of money, as it came */
+typedef struct ReceiptFact
+{
+	Datum		payment_no;
+	Datum		channel;
+	Datum		trade_no;
+	NullableDatum amount;
+	NullableDatum currency;
+	NullableDatum account;		/* NULL: the payment's own */
+	NullableDatum paid_at;
+} ReceiptFact;
+
+/* What is answered: the row of idem_confirm_payment */
+typedef struct ReceiptAnswer
+{
+	const char *outcome;
+	const char *status;			/* the payment's; NULL: unknown */
+	NullableDatum receipt_no;
+	NullableDatum refund_no;
+	const char *order_status;	/* NULL: no row */
+	NullableDatum version;
+	NullableDatum closing_payment_no;
+} ReceiptAnswer;
+
+/* Money arrived: record it by the rules of idem_confirm_payment */
+extern void receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
+
+/*
+ * What there is to say of money that was recorded, as far as it may still be
+ * acted on; without any lock, all but the outcome.
+ */
+extern void receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
 
 
 /* ---------- receipt_judge.c ---------- */
@@ -191,12 +230,16 @@ extern bool scene_accept(IdemCall *call, Scene *scene, Receipt *receipt, Settlem
 /* Write back the payment in this status, on a fact edge if need be */
 extern void scene_advance(IdemCall *call, Payment *payment, PaymentStatus to);
 
-/* Put together the row of idem_confirm_payment; each may be NULL */
-extern void scene_put_row(IdemCall *call, const Scene *scene, const Receipt *receipt,
-						  const Settlement *settlement);
+/* What is answered of a scene; receipt and settlement may be NULL */
+extern void scene_answer(const Scene *scene, const Receipt *receipt,
+						 const Settlement *settlement, ReceiptAnswer *answer);
 
 /* The same for a receipt that was settled before, without any lock */
-extern void scene_put_settled(IdemCall *call, Payment *payment, const Receipt *receipt);
+extern void scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
+								 ReceiptAnswer *answer);
+
+/* Put an answer into the call's row, that of idem_confirm_payment, but its outcome */
+extern void receipt_put_answer(IdemCall *call, const ReceiptAnswer *answer);
 
 /*
  * Adopt the orphans that name a payment, right after it was inserted, while the order's

@@ -375,7 +375,7 @@ scene_accept(IdemCall *call, Scene *scene, Receipt *receipt, Settlement *settlem
 }
 
 
-/* ---------- the row of idem_confirm_payment ---------- */
+/* ---------- answers ---------- */
 
 enum
 {
@@ -384,30 +384,36 @@ enum
 };
 
 void
-scene_put_row(IdemCall *call, const Scene *scene, const Receipt *receipt,
-			  const Settlement *settlement)
+scene_answer(const Scene *scene, const Receipt *receipt, const Settlement *settlement,
+			 ReceiptAnswer *answer)
 {
+	answer->status = NULL;
+	answer->order_status = NULL;
+	answer->version = answer->receipt_no = IDEM_NULL;
+	answer->refund_no = answer->closing_payment_no = IDEM_NULL;
+
 	if (scene->payment != NULL)
 	{
-		idem_put_text(call, OUT_STATUS, payment_status_names[scene->payment->status]);
-		idem_put(call, OUT_VERSION, Int32GetDatum(scene->payment->version));
+		answer->status = payment_status_names[scene->payment->status];
+		answer->version = IDEM_VALUE(Int32GetDatum(scene->payment->version));
 	}
 	if (scene->order != NULL)
-		idem_put_text(call, OUT_ORDER_STATUS, order_status_names[scene->order->status]);
+		answer->order_status = order_status_names[scene->order->status];
 	if (receipt != NULL)
-		idem_put(call, OUT_RECEIPT_NO, receipt->receipt_no);
+		answer->receipt_no = IDEM_VALUE(receipt->receipt_no);
 	if (settlement == NULL)
 		return;
 	if (settlement->refund != NULL && refund_allows_act(settlement->refund))
-		idem_put(call, OUT_REFUND_NO, settlement->refund->refund_no);
-	idem_put_nullable(call, OUT_CLOSING_PAYMENT_NO, settlement->closing_payment_no);
+		answer->refund_no = IDEM_VALUE(settlement->refund->refund_no);
+	answer->closing_payment_no = settlement->closing_payment_no;
 }
 
 /*
  * What the first report answered, as far as it may still be acted on.
  */
 void
-scene_put_settled(IdemCall *call, Payment *payment, const Receipt *receipt)
+scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
+					 ReceiptAnswer *answer)
 {
 	Scene		scene = {0};
 	Settlement	settlement = {0};
@@ -424,7 +430,20 @@ scene_put_settled(IdemCall *call, Payment *payment, const Receipt *receipt)
 			active->purchase_no == payment->purchase_no)
 			settlement.closing_payment_no = IDEM_VALUE(active->payment_no);
 	}
-	scene_put_row(call, &scene, receipt, &settlement);
+	scene_answer(&scene, receipt, &settlement, answer);
+}
+
+void
+receipt_put_answer(IdemCall *call, const ReceiptAnswer *answer)
+{
+	if (answer->status != NULL)
+		idem_put_text(call, OUT_STATUS, answer->status);
+	idem_put_nullable(call, OUT_RECEIPT_NO, answer->receipt_no);
+	idem_put_nullable(call, OUT_REFUND_NO, answer->refund_no);
+	if (answer->order_status != NULL)
+		idem_put_text(call, OUT_ORDER_STATUS, answer->order_status);
+	idem_put_nullable(call, OUT_VERSION, answer->version);
+	idem_put_nullable(call, OUT_CLOSING_PAYMENT_NO, answer->closing_payment_no);
 }
 
 

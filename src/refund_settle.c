@@ -28,7 +28,6 @@
  */
 #include "anomaly.h"
 #include "entitlement.h"
-#include "detail.h"
 #include "refund_settle.h"
 
 #include "access/transam.h"
@@ -50,21 +49,20 @@ static NullableDatum
 describe(IdemCall *call, const Settle *settle)
 {
 	const RefundFact *fact = settle->fact;
-	StringInfoData json;
+	AnomalyDetail *detail = anomaly_detail(call);
 
-	detail_begin(&json);
-	detail_text(&json, "result", IDEM_TEXT(fact->result));
-	detail_text(&json, "refund_no", fact->refund_no);
-	detail_text(&json, "channel_refund_no", fact->channel_refund_no);
-	detail_text(&json, "payment_no", fact->payment_no);
-	detail_text(&json, "channel", fact->channel);
-	detail_text(&json, "account", fact->account);
-	detail_text(&json, "trade_no", fact->trade_no);
-	detail_number(&json, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
-	detail_text(&json, "currency", fact->currency);
+	anomaly_detail_text(detail, "result", IDEM_TEXT(fact->result));
+	anomaly_detail_text(detail, "refund_no", fact->refund_no);
+	anomaly_detail_text(detail, "channel_refund_no", fact->channel_refund_no);
+	anomaly_detail_text(detail, "payment_no", fact->payment_no);
+	anomaly_detail_text(detail, "channel", fact->channel);
+	anomaly_detail_text(detail, "account", fact->account);
+	anomaly_detail_text(detail, "trade_no", fact->trade_no);
+	anomaly_detail_amount(detail, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
+	anomaly_detail_text(detail, "currency", fact->currency);
 	if (settle->refund != NULL)
-		detail_number(&json, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
-	return detail_end(call, &json);
+		anomaly_detail_amount(detail, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
+	return anomaly_detail_done(detail);
 }
 
 static NullableDatum
@@ -445,30 +443,16 @@ moves_money(const Settle *settle)
 		(refund_is_failure(settle->result) && settle->fact->reversing);
 }
 
-/* Lock the receipt, and before it what stands before it; NULL: begin again */
+/* Lock the receipt, and before it the order that may have to follow; NULL: begin again */
 static Receipt *
 lock_receipt(IdemCall *call, Settle *settle)
 {
-	Receipt    *seen = settle->receipt;
-	Receipt    *receipt;
+	const Receipt *seen = settle->receipt;
 
 	settle->order = NULL;
-	if (seen->payment_no.isnull)
-	{
-		receipt_lock_apart(call, seen);
-		receipt = receipt_take_apart(call, seen);
-		idem_unlock_names(call);
-	}
-	else
-	{
-		if (moves_money(settle) && seen->purchase_no == 1)
-			(void) order_lock_gate(call, seen->order_id.value, &settle->order);
-		receipt = receipt_lock(call, seen->receipt_no);
-	}
-	/* one that was adopted meanwhile has an order to be locked first */
-	if (receipt == NULL || receipt->payment_no.isnull != seen->payment_no.isnull)
-		return NULL;
-	return receipt;
+	if (moves_money(settle) && seen->purchase_no == 1)
+		(void) order_lock_gate(call, seen->order_id.value, &settle->order);
+	return receipt_lock_seen(call, seen);
 }
 
 /* Lock the names under which a number of ours or of the channel's is written */

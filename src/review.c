@@ -277,45 +277,46 @@ is_apart(const Receipt *receipt)
 
 /* The receipt has its payment: is it this one? */
 static const char *
-recognize_adopted(IdemCall *call, Payment *payment, const Receipt *receipt)
+recognize_adopted(IdemCall *call, Payment *payment, const Receipt *receipt,
+				  ReceiptAnswer *answer)
 {
 	Scene		scene = {0};
 
 	idem_unlock_names(call);
 	if (idem_same_text(receipt->payment_no.value, payment->payment_no))
 	{
-		scene_put_settled(call, payment, receipt);
+		scene_answer_settled(call, payment, receipt, answer);
 		return "duplicate";
 	}
 	scene.payment = payment;
 	scene.order = order_look(call, payment->order_id, IDEM_SIGHT_LATEST);
-	scene_put_row(call, &scene, NULL, NULL);
+	scene_answer(&scene, NULL, NULL, answer);
 	return "refused";
 }
 
 /* With everything locked; NULL: begin again */
 static const char *
-adopt(IdemCall *call, Scene *scene, Receipt *receipt)
+adopt(IdemCall *call, Scene *scene, Receipt *receipt, ReceiptAnswer *answer)
 {
 	Settlement	settlement;
 
 	if (!is_apart(receipt))
-		return recognize_adopted(call, scene->payment, receipt);
+		return recognize_adopted(call, scene->payment, receipt, answer);
 	if (receipt_is_spoken_for(receipt) ||
 		receipt_look_own(call, scene->payment->payment_no, receipt->channel,
 						 receipt->trade_no, IDEM_SIGHT_LATEST) != NULL)
 	{
-		scene_put_row(call, scene, NULL, NULL);
+		scene_answer(scene, NULL, NULL, answer);
 		return "refused";
 	}
 	if (!scene_settle(call, scene, receipt, false, &settlement))
 		return NULL;
-	scene_put_row(call, scene, receipt, &settlement);
+	scene_answer(scene, receipt, &settlement, answer);
 	return settlement.outcome;
 }
 
 static const char *
-try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no)
+try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no, ReceiptAnswer *answer)
 {
 	const char *outcome = NULL;
 	Receipt    *seen = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
@@ -329,7 +330,7 @@ try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no)
 	if (scene.payment == NULL)
 		payment_not_found(payment_no);
 	if (!is_apart(seen))
-		return recognize_adopted(call, scene.payment, seen);
+		return recognize_adopted(call, scene.payment, seen, answer);
 	if (!anomaly_lock(call, receipt_disposition_names[seen->disposition], "receipt", receipt_no))
 		return "in_progress";
 
@@ -337,7 +338,7 @@ try_adopt(IdemCall *call, Datum receipt_no, Datum payment_no)
 	receipt_lock_apart(call, seen);
 	if (scene_stands(call, payment_no, &scene) &&
 		(receipt = receipt_take_apart(call, seen)) != NULL)
-		outcome = adopt(call, &scene, receipt);
+		outcome = adopt(call, &scene, receipt, answer);
 	if (outcome == NULL && !scene_step_back(call))
 		return "in_progress";
 	return outcome;
@@ -359,12 +360,16 @@ idem_adopt_receipt(PG_FUNCTION_ARGS)
 	Datum		payment_no = idem_arg_key(call, 2);
 	Receipt    *receipt = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
 	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
+	const Scene nothing = {0};
 	const char *outcome = NULL;
+	ReceiptAnswer answer;
 
+	scene_answer(&nothing, NULL, NULL, &answer);
 	if (receipt != NULL && payment != NULL && !is_apart(receipt))
-		outcome = recognize_adopted(call, payment, receipt);
+		outcome = recognize_adopted(call, payment, receipt, &answer);
 	while (outcome == NULL)
-		outcome = try_adopt(call, receipt_no, payment_no);
+		outcome = try_adopt(call, receipt_no, payment_no, &answer);
+	receipt_put_answer(call, &answer);
 	return idem_leave(call, outcome);
 }
 

@@ -29,10 +29,12 @@ typedef struct Invariant
 	" (SELECT tenant_id, 'order' AS entity, order_id AS key, status, version FROM @schema@.idem_order" \
 	" UNION ALL SELECT tenant_id, 'payment', payment_no, status, version FROM @schema@.idem_payment" \
 	" UNION ALL SELECT tenant_id, 'refund', refund_no, status, version FROM @schema@.idem_refund" \
+	" UNION ALL SELECT tenant_id, 'dispute', format('{\"channel\": %s, \"account\": %s, \"dispute_no\": %s}'," \
+	" to_json(channel), to_json(account), to_json(dispute_no)), stage, version FROM @schema@.idem_dispute" \
 	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly" \
 	" UNION ALL SELECT tenant_id, 'entitlement', grant_key, status, version FROM @schema@.idem_entitlement)"
 
-#define OWN_ENTITIES " ('order', 'payment', 'refund', 'anomaly', 'entitlement')"
+#define OWN_ENTITIES " ('order', 'payment', 'refund', 'dispute', 'anomaly', 'entitlement')"
 
 static const Invariant invariants[] = {
 
@@ -61,15 +63,25 @@ static const Invariant invariants[] = {
 		" WHERE o.status IN ('pending', 'expired') AND r.disposition = 'applied' AND r.purchase_no = 1"
 	},
 
-	/* An order is refunded when all its money went back */
+	/* An order is refunded when all its money went back, and only then */
 	{
 		"order_refunded_in_full",
 		"SELECT o.tenant_id, 'order', o.order_id,"
-		" format('receipt %s: amount %s, refunded %s, disputed %s', r.receipt_no, r.amount, r.refunded, r.disputed)"
+		" format('status %s; receipt %s: amount %s, refunded %s', o.status, r.receipt_no, r.amount, r.refunded)"
 		" FROM @schema@.idem_order o JOIN @schema@.idem_receipt r"
 		" ON r.tenant_id = o.tenant_id AND r.order_id = o.order_id"
-		" WHERE o.status = 'refunded' AND r.disposition = 'applied' AND r.purchase_no = 1"
-		" AND r.refunded::numeric + r.disputed < r.amount"
+		" WHERE r.disposition = 'applied' AND r.purchase_no = 1"
+		" AND CASE WHEN o.status = 'refunded' THEN r.refunded < r.amount"
+		" ELSE o.status IN ('paid', 'shipped', 'completed') AND r.refunded >= r.amount END"
+	},
+
+	/* An order that is refunded knows where it came from, and no other does */
+	{
+		"order_refunded_from",
+		"SELECT tenant_id, 'order', order_id, format('status %s, refunded from %s', status, coalesce(refunded_from, 'nowhere'))"
+		" FROM @schema@.idem_order"
+		" WHERE CASE WHEN status = 'refunded' THEN coalesce(refunded_from, '') NOT IN ('paid', 'shipped', 'completed')"
+		" ELSE refunded_from IS NOT NULL END"
 	},
 
 	/* ---------- payments ---------- */
@@ -196,19 +208,24 @@ static const Invariant invariants[] = {
 		" OR p.purchase_no IS DISTINCT FROM r.purchase_no END"
 	},
 
-	/* A receipt's counters are the sums of its refunds */
+	/* A receipt's counters are the sums of its refunds and disputes, its excess is what exceeds it */
 	{
 		"receipt_sums",
 		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
-		" format('refunded %s, by its refunds %s; reserved %s, by its refunds %s; disputed %s; amount %s, excess %s',"
-		" r.refunded, coalesce(f.refunded, 0), r.refund_reserved, coalesce(f.reserved, 0), r.disputed, r.amount, r.excess)"
+		" format('refunded %s, by its refunds %s; reserved %s, by its refunds %s; disputed %s, by its disputes %s; amount %s, excess %s',"
+		" r.refunded, coalesce(f.refunded, 0), r.refund_reserved, coalesce(f.reserved, 0),"
+		" r.disputed, coalesce(d.disputed, 0), r.amount, r.excess)"
 		" FROM @schema@.idem_receipt r LEFT JOIN"
 		" (SELECT tenant_id, receipt_no, sum(amount) FILTER (WHERE status = 'succeeded') AS refunded,"
 		" sum(amount) FILTER (WHERE status IN ('requested', 'processing', 'abnormal', 'succeeded')) AS reserved"
 		" FROM @schema@.idem_refund GROUP BY tenant_id, receipt_no) f"
 		" ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" LEFT JOIN (SELECT tenant_id, receipt_no, sum(amount) AS disputed FROM @schema@.idem_dispute"
+		" WHERE stage <> 'won' GROUP BY tenant_id, receipt_no) d"
+		" ON d.tenant_id = r.tenant_id AND d.receipt_no = r.receipt_no"
 		" WHERE r.refunded <> coalesce(f.refunded, 0) OR r.refund_reserved <> coalesce(f.reserved, 0)"
-		" OR r.refund_reserved::numeric + r.disputed > greatest(coalesce(r.amount, 0), 0)::numeric + r.excess"
+		" OR r.disputed <> coalesce(d.disputed, 0)"
+		" OR r.excess <> greatest(0, r.refund_reserved::numeric + r.disputed - greatest(coalesce(r.amount, 0), 0))"
 	},
 
 	/*
@@ -233,13 +250,45 @@ static const Invariant invariants[] = {
 	{
 		"refund_of_receipt",
 		"SELECT f.tenant_id, 'refund', f.refund_no,"
-		" format('receipt %s, payment %s, order %s, currency %s; the receipt''s are %s, %s, %s', f.receipt_no,"
-		" coalesce(f.payment_no, 'none'), coalesce(f.order_id, 'none'), f.currency,"
-		" coalesce(r.payment_no, 'none'), coalesce(r.order_id, 'none'), r.currency)"
+		" format('receipt %s, payment %s, order %s, channel %s, account %s, currency %s; the receipt''s are %s, %s, %s, %s, %s',"
+		" f.receipt_no, coalesce(f.payment_no, 'none'), coalesce(f.order_id, 'none'), f.channel, f.account, f.currency,"
+		" coalesce(r.payment_no, 'none'), coalesce(r.order_id, 'none'), r.channel, r.account, r.currency)"
 		" FROM @schema@.idem_refund f LEFT JOIN @schema@.idem_receipt r"
 		" ON r.tenant_id = f.tenant_id AND r.receipt_no = f.receipt_no"
 		" WHERE r.receipt_no IS NULL OR f.payment_no <> r.payment_no OR f.order_id <> r.order_id"
-		" OR upper(f.currency) <> upper(r.currency)"
+		" OR upper(f.currency) <> upper(r.currency) OR f.channel <> r.channel OR f.account <> r.account"
+	},
+
+	/* What the extension requests by itself bears its receipt's number: there is one */
+	{
+		"refund_automatic_once",
+		"SELECT tenant_id, 'refund', refund_no, format('cause %s, receipt %s', cause, receipt_no)"
+		" FROM @schema@.idem_refund"
+		" WHERE CASE WHEN cause IN ('request', 'channel') THEN refund_no ~ '^A[0-9]+$' AND (cause = 'request' OR refund_no <> 'A' || receipt_no)"
+		" ELSE refund_no <> 'A' || receipt_no END"
+	},
+
+	/* What is held was requested by the extension, and was not sent */
+	{
+		"refund_held",
+		"SELECT tenant_id, 'refund', refund_no, format('held, cause %s, status %s, submitted %s', cause, status, coalesce(submitted_at::text, 'never'))"
+		" FROM @schema@.idem_refund"
+		" WHERE held AND (status <> 'requested' OR cause IN ('request', 'channel') OR submitted_at IS NOT NULL)"
+	},
+
+	/* ---------- disputes ---------- */
+
+	/* A dispute is about money of its trade */
+	{
+		"dispute_of_receipt",
+		"SELECT d.tenant_id, 'dispute', d.dispute_no,"
+		" format('channel %s, trade %s, receipt %s, payment %s, order %s, currency %s; the receipt''s are %s, %s, %s, %s, %s',"
+		" d.channel, d.trade_no, d.receipt_no, coalesce(d.payment_no, 'none'), coalesce(d.order_id, 'none'), d.currency,"
+		" r.channel, r.trade_no, coalesce(r.payment_no, 'none'), coalesce(r.order_id, 'none'), r.currency)"
+		" FROM @schema@.idem_dispute d LEFT JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = d.tenant_id AND r.receipt_no = d.receipt_no"
+		" WHERE d.receipt_no IS NOT NULL AND (r.receipt_no IS NULL OR d.channel <> r.channel OR d.trade_no <> r.trade_no"
+		" OR d.payment_no <> r.payment_no OR d.order_id <> r.order_id OR upper(d.currency) <> upper(r.currency))"
 	},
 
 	/* ---------- entitlements ---------- */
@@ -426,6 +475,31 @@ static const Invariant invariants[] = {
 		" WHERE coalesce(h.n, 0) <> 1"
 	},
 
+	/* ---------- notifications ---------- */
+
+	/* Money that a channel was answered for is on the books */
+	{
+		"notification_heard",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('outcome %s, trade %s: no receipt', n.outcome, n.trade_no)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, trade_no FROM @schema@.idem_receipt) r"
+		" ON r.tenant_id = n.tenant_id AND r.channel = n.channel AND r.trade_no = n.trade_no"
+		" WHERE n.kind = 'paid' AND n.outcome IN ('paid', 'late', 'surplus', 'mismatch', 'duplicate')"
+		" AND r.trade_no IS NULL"
+	},
+
+	/* What was routed has arrived */
+	{
+		"notification_routed",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('routed to %s, and not there', n.routed_to)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, notify_id FROM @schema@.idem_notification) t"
+		" ON t.tenant_id = n.routed_to AND t.channel = n.channel AND t.notify_id = n.notify_id"
+		" WHERE n.routed_to IS NOT NULL AND t.tenant_id IS NULL"
+	},
+
 	/* ---------- what enforces all this ---------- */
 
 	/* The triggers are there and fire */
@@ -438,7 +512,10 @@ static const Invariant invariants[] = {
 		" ('idem_payment_key', 'zz_idem_guard'), ('idem_payment_key', 'zz_idem_truncate'),"
 		" ('idem_receipt', 'zz_idem_guard'), ('idem_receipt', 'zz_idem_truncate'),"
 		" ('idem_refund', 'zz_idem_guard'), ('idem_refund', 'zz_idem_record'), ('idem_refund', 'zz_idem_truncate'),"
+		" ('idem_dispute', 'zz_idem_guard'), ('idem_dispute', 'zz_idem_record'), ('idem_dispute', 'zz_idem_truncate'),"
+		" ('idem_cluster', 'zz_idem_guard'), ('idem_cluster', 'zz_idem_truncate'),"
 		" ('idem_anomaly', 'zz_idem_guard'), ('idem_anomaly', 'zz_idem_record'), ('idem_anomaly', 'zz_idem_truncate'),"
+		" ('idem_notification', 'zz_idem_guard'), ('idem_notification', 'zz_idem_truncate'),"
 		" ('idem_entitlement', 'zz_idem_guard'), ('idem_entitlement', 'zz_idem_record'), ('idem_entitlement', 'zz_idem_truncate'),"
 		" ('idem_revocation', 'zz_idem_guard'), ('idem_revocation', 'zz_idem_truncate'),"
 		" ('idem_campaign', 'zz_idem_guard'), ('idem_campaign', 'zz_idem_truncate'),"
@@ -468,7 +545,8 @@ static const Invariant invariants[] = {
 		"SELECT NULL, 'index', w.name, CASE WHEN i.indexrelid IS NULL THEN 'missing' ELSE 'not unique, or not valid' END"
 		" FROM (VALUES ('idem_order_pkey'), ('idem_payment_pkey'), ('idem_payment_active'), ('idem_payment_request_key'), ('idem_payment_key_pkey'),"
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
-		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
+		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_dispute_pkey'), ('idem_cluster_pkey'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
+		" ('idem_notification_pkey'), ('idem_channel_event_pkey'), ('idem_channel_event_change_pkey'), ('idem_channel_account_pkey'),"
 		" ('idem_entitlement_pkey'), ('idem_revocation_pkey'), ('idem_campaign_pkey'), ('idem_campaign_user_pkey'), ('idem_hook_pkey'),"
 		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey'),"
 		" ('idem_token_used_pkey'), ('idem_token_secret_pkey')) w (name)"

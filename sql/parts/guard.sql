@@ -54,6 +54,24 @@ CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_refund
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_refund
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_dispute
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=dispute', 'entity=dispute', 'state=stage', 'tenant=tenant_id', 'key=channel',
+		'key=account', 'key=dispute_no', 'version=version', 'frozen=tenant_id', 'frozen=channel',
+		'frozen=account', 'frozen=dispute_no', 'frozen=trade_no', 'frozen=currency', 'frozen=created_at',
+		'once=receipt_no', 'once=payment_no', 'once=order_id', 'once=purchase_no');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_dispute
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=dispute', 'entity=dispute', 'state=stage', 'tenant=tenant_id', 'key=channel',
+		'key=account', 'key=dispute_no', 'version=version', 'frozen=tenant_id', 'frozen=channel',
+		'frozen=account', 'frozen=dispute_no', 'frozen=trade_no', 'frozen=currency', 'frozen=created_at',
+		'once=receipt_no', 'once=payment_no', 'once=order_id', 'once=purchase_no', 'birth=open',
+		'outbox=on', 'aggregate=order', 'aggregate_id=order_id', 'payload=order_id', 'payload=purchase_no',
+		'payload=payment_no', 'payload=receipt_no', 'payload=dispute_no', 'payload=amount',
+		'payload=currency', 'payload=channel', 'payload=account');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_dispute
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_anomaly
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'own=on', 'machine=anomaly', 'entity=anomaly', 'state=status', 'tenant=tenant_id', 'key=anomaly_no',
@@ -83,6 +101,17 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_cluster
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
 		'own=on', 'entity=cluster', 'key=system_identifier');
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_cluster
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* What a channel said stays as it came; only what became of it is noted. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_notification
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=notification', 'tenant=tenant_id', 'key=channel', 'key=account', 'key=notify_id',
+		'frozen=tenant_id', 'frozen=channel', 'frozen=account', 'frozen=notify_id', 'frozen=payment_no',
+		'frozen=trade_no', 'frozen=biz_no', 'frozen=event', 'frozen=amount', 'frozen=currency',
+		'frozen=refund_amount', 'frozen=refund_currency', 'frozen=channel_refund_no', 'frozen=occurred_at',
+		'frozen=payload', 'frozen=digest', 'frozen=problem', 'frozen=received_at', 'once=routed_to');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_notification
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
 /* A key that was burned stays burned, one that is bound stays bound. */

@@ -37,7 +37,7 @@ COMMENT ON TABLE @extschema@.idem_machine_move IS
 'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says.';
 
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
-	('order', true), ('payment', true), ('refund', true), ('anomaly', true),
+	('order', true), ('payment', true), ('refund', true), ('dispute', true), ('anomaly', true),
 	('entitlement', true);
 
 INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, active) VALUES
@@ -63,6 +63,9 @@ INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, acti
 	('refund', 'abnormal', false, false, true),
 	('refund', 'cancelled', false, true, false),
 	('refund', 'reversed', false, true, false),
+	('dispute', 'opened', true, false, true),
+	('dispute', 'won', false, true, false),
+	('dispute', 'lost', false, true, true),
 	('anomaly', 'opened', true, false, true),
 	('anomaly', 'resolved', false, true, false),
 	('entitlement', 'granted', true, false, true),
@@ -119,6 +122,10 @@ INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event,
 	('refund', 'failed', 'succeeded', 'succeed', true),
 	('refund', 'closed', 'succeeded', 'succeed', true),
 	('refund', 'succeeded', 'reversed', 'reverse', true),
+	('dispute', 'opened', 'won', 'win', false),
+	('dispute', 'opened', 'lost', 'lose', false),
+	('dispute', 'won', 'lost', 'lose', true),
+	('dispute', 'lost', 'won', 'win', true),
 	('anomaly', 'opened', 'resolved', 'resolve', false),
 	('entitlement', 'granted', 'partly_revoked', 'revoke', false),
 	('entitlement', 'granted', 'revoked', 'revoke', false),

@@ -64,6 +64,8 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_machine_move',
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_access', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_number', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_account', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_event', 'WHERE false');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_event_change', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_order', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_payment_key', '');
@@ -73,6 +75,7 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_receipt', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_cluster', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dispute', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_notification', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign_user', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_entitlement', '');

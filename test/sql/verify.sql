@@ -8,12 +8,12 @@
  * refunded, one cancelled and paid too late; a payment in review, one closed;
  * money that nobody knows.
  */
-INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at) VALUES
-	('verify', 'order-paid', 'paid', 100, 'CNY', now()),
-	('verify', 'order-free', 'completed', 0, 'CNY', now()),
-	('verify', 'order-open', 'pending', 100, 'CNY', now()),
-	('verify', 'order-back', 'refunded', 100, 'CNY', now()),
-	('verify', 'order-late', 'cancelled', 100, 'CNY', now());
+INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at, refunded_from) VALUES
+	('verify', 'order-paid', 'paid', 100, 'CNY', now(), NULL),
+	('verify', 'order-free', 'completed', 0, 'CNY', now(), NULL),
+	('verify', 'order-open', 'pending', 100, 'CNY', now(), NULL),
+	('verify', 'order-back', 'refunded', 100, 'CNY', now(), 'paid'),
+	('verify', 'order-late', 'cancelled', 100, 'CNY', now(), NULL);
 INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, version, request_key, channel, created_at) VALUES
 	('verify', 'pay-paid', 'order-paid', 1, 100, 'CNY', 'paid', 2, 'key-paid', 'alipay', now()),
 	('verify', 'pay-more', 'order-paid', 2, 100, 'CNY', 'closing', 1, NULL, 'alipay', now()),
@@ -25,17 +25,22 @@ INSERT INTO idem_payment (tenant_id, payment_no, order_id, purchase_no, amount, 
 INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at) VALUES
 	('verify', 'key-bound', 'pay-paid', now()),
 	('verify', 'key-burned', NULL, now());
-INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, refund_reserved, refunded, created_at) VALUES
-	('verify', '9001', 'pay-paid', 'order-paid', 1, 'alipay', 'verify-1', 'pay-paid', 100, 'CNY', 'applied', 0, 0, now()),
-	('verify', '9002', 'pay-back', 'order-back', 1, 'alipay', 'verify-2', 'pay-back', 100, 'CNY', 'applied', 100, 100, now()),
-	('verify', '9003', 'pay-late', 'order-late', 1, 'alipay', 'verify-3', 'pay-late', 100, 'CNY', 'late', 100, 0, now()),
-	('verify', '9004', 'pay-odd', 'order-odd', 1, 'alipay', 'verify-4', 'pay-odd', 99, 'CNY', 'mismatch', 0, 0, now()),
-	('verify', '9005', NULL, NULL, NULL, 'alipay', 'verify-5', 'pay-unknown', 100, 'CNY', 'orphan', 0, 0, now());
-INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, created_at) VALUES
-	('verify', 'back-1', '9002', 'pay-back', 'order-back', 1, 'alipay', 60, 'CNY', 'succeeded', 'request', now()),
-	('verify', 'back-2', '9002', 'pay-back', 'order-back', 1, 'alipay', 40, 'CNY', 'succeeded', 'request', now()),
-	('verify', 'back-0', '9002', 'pay-back', 'order-back', 1, 'alipay', 100, 'CNY', 'failed', 'request', now()),
-	('verify', 'A9003', '9003', 'pay-late', 'order-late', 1, 'alipay', 100, 'CNY', 'requested', 'late', now());
+INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, refund_reserved, refunded, disputed, excess, created_at) VALUES
+	('verify', '9001', 'pay-paid', 'order-paid', 1, 'alipay', 'verify-1', 'pay-paid', 100, 'CNY', 'applied', 0, 0, 30, 0, now()),
+	('verify', '9002', 'pay-back', 'order-back', 1, 'alipay', 'verify-2', 'pay-back', 100, 'CNY', 'applied', 100, 100, 20, 20, now()),
+	('verify', '9003', 'pay-late', 'order-late', 1, 'alipay', 'verify-3', 'pay-late', 100, 'CNY', 'late', 100, 0, 0, 0, now()),
+	('verify', '9004', 'pay-odd', 'order-odd', 1, 'alipay', 'verify-4', 'pay-odd', 99, 'CNY', 'mismatch', 0, 0, 0, 0, now()),
+	('verify', '9005', NULL, NULL, NULL, 'alipay', 'verify-5', 'pay-unknown', 100, 'CNY', 'orphan', 0, 0, 0, 0, now());
+INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, held, created_at) VALUES
+	('verify', 'back-1', '9002', 'pay-back', 'order-back', 1, 'alipay', 60, 'CNY', 'succeeded', 'request', false, now()),
+	('verify', 'back-2', '9002', 'pay-back', 'order-back', 1, 'alipay', 40, 'CNY', 'succeeded', 'request', false, now()),
+	('verify', 'back-0', '9002', 'pay-back', 'order-back', 1, 'alipay', 100, 'CNY', 'failed', 'request', false, now()),
+	('verify', 'A9003', '9003', 'pay-late', 'order-late', 1, 'alipay', 100, 'CNY', 'requested', 'late', true, now());
+INSERT INTO idem_dispute (tenant_id, channel, account, dispute_no, trade_no, receipt_no, payment_no, order_id, purchase_no, stage, amount, currency, created_at) VALUES
+	('verify', 'alipay', '', 'dispute-1', 'verify-1', '9001', 'pay-paid', 'order-paid', 1, 'opened', 30, 'CNY', now()),
+	('verify', 'alipay', '', 'dispute-2', 'verify-2', '9002', 'pay-back', 'order-back', 1, 'lost', 20, 'CNY', now()),
+	('verify', 'alipay', '', 'dispute-3', 'verify-2', '9002', 'pay-back', 'order-back', 1, 'won', 50, 'CNY', now()),
+	('verify', 'alipay', '', 'dispute-0', 'verify-0', NULL, NULL, NULL, NULL, 'opened', 100, 'CNY', now());
 INSERT INTO idem_anomaly (tenant_id, anomaly_no, kind, entity, key, status, opened_at, last_hit_at) VALUES
 	('verify', 'anomaly-4', 'mismatch', 'receipt', '9004', 'opened', now(), now()),
 	('verify', 'anomaly-5', 'orphan', 'receipt', '9005', 'opened', now(), now());
@@ -101,6 +106,13 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'expired' WHERE
 -- order_refunded_in_full
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'refunded' WHERE tenant_id = 'verify' AND order_id = 'order-paid'$$);
 
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'shipped', refunded_from = NULL WHERE tenant_id = 'verify' AND order_id = 'order-back'$$);
+
+-- order_refunded_from
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET refunded_from = NULL WHERE tenant_id = 'verify' AND order_id = 'order-back'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET refunded_from = 'cancelled' WHERE tenant_id = 'verify' AND order_id = 'order-back'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET refunded_from = 'paid' WHERE tenant_id = 'verify' AND order_id = 'order-paid'$$);
+
 -- one_active_payment (its index has to go first, which is noticed)
 SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_payment_active;
 	UPDATE idem_payment SET status = 'closing', order_id = 'order-open' WHERE tenant_id = 'verify' AND payment_no = 'pay-closed'$$);
@@ -156,8 +168,11 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET payment_no = 'pay-gone
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refunded = 60 WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refund_reserved = 1 WHERE tenant_id = 'verify' AND receipt_no = '9001'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET status = 'abnormal' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
-SELECT * FROM pg_temp.broken_by($$ALTER TABLE idem_receipt DROP CONSTRAINT idem_receipt_check1;
+SELECT * FROM pg_temp.broken_by($$ALTER TABLE idem_receipt DROP CONSTRAINT idem_receipt_sums;
 	UPDATE idem_receipt SET disputed = 1 WHERE tenant_id = 'verify' AND receipt_no = '9003'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET excess = 1 WHERE tenant_id = 'verify' AND receipt_no = '9001'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET stage = 'won' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-1'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET stage = 'opened' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
 
 -- receipt_cured
 SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_anomaly WHERE tenant_id = 'verify' AND key = '9004'$$);
@@ -172,6 +187,23 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'resolved', r
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET receipt_no = '9999' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET payment_no = 'pay-paid' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET currency = 'USD' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET account = 'other' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+
+-- refund_automatic_once
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET refund_no = 'A9999' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET cause = 'cancel' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+
+-- refund_held
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET held = true WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT invariant, key, detail ~ '^held, cause late, status processing, submitted \d' AS says_so FROM pg_temp.broken_by(
+	$$UPDATE idem_refund SET status = 'processing', submitted_at = now() WHERE tenant_id = 'verify' AND refund_no = 'A9003'$$);
+
+-- dispute_of_receipt
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET receipt_no = '9999' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET trade_no = 'verify-3' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET currency = 'USD' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET payment_no = 'pay-paid' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
 
 -- entitlement_sums
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET revoked = 2 WHERE tenant_id = 'verify' AND grant_key = 'grant-free'$$);
@@ -223,11 +255,14 @@ FROM pg_temp.broken_by($$UPDATE idem_request SET attempt = 9223372036854775807 W
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'lost' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'lost' WHERE tenant_id = 'verify' AND payment_no = 'pay-closed'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_refund SET status = 'lost' WHERE tenant_id = 'verify' AND refund_no = 'back-0'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET stage = 'drawn' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-0'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_anomaly SET status = 'lost', resolution = 'kept' WHERE tenant_id = 'verify' AND key = '9004'$$);
 
 -- history_ends_in_state
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET version = 1 WHERE tenant_id = 'verify' AND payment_no = 'pay-paid'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET to_state = 'failed', event = 'fail' WHERE tenant_id = 'verify' AND version = 2$$);
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_history (tenant_id, entity, key, version, to_state, event, session_role, at)
+	VALUES ('verify', 'dispute', '{"channel": "alipay", "account": "", "dispute_no": "dispute-1"}', 2, 'opened', 'open', 'x', now() - interval '1 day')$$);
 
 -- history_of_row
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_history SET key = 'pay-gone' WHERE tenant_id = 'verify'$$);
