@@ -105,7 +105,7 @@ UPDATE idem_campaign_user SET granted = 3 WHERE tenant_id = 'campaign' AND campa
 \set VERBOSITY default
 UPDATE idem_campaign SET campaign = 'other' WHERE tenant_id = 'campaign' AND campaign = 'row';
 UPDATE idem_campaign_user SET user_id = 'other' WHERE tenant_id = 'campaign' AND campaign = 'row' AND user_id = 'u0';
-DELETE FROM idem_campaign WHERE tenant_id = 'campaign';
-DELETE FROM idem_campaign_user WHERE tenant_id = 'campaign';
+DELETE FROM idem_campaign WHERE tenant_id = 'campaign' AND campaign = 'row';
+DELETE FROM idem_campaign_user WHERE tenant_id = 'campaign' AND campaign = 'row' AND user_id = 'u0';
 
 SELECT * FROM idem_verify() WHERE tenant_id LIKE 'campaign%' OR entity IN ('table', 'index');

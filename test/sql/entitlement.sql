@@ -49,14 +49,14 @@ EXCEPTION WHEN SQLSTATE 'ID001' THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
 	RETURN detail;
 END $$;
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'x', 1, 'grant-open', 'c', 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 1, 'grant-open', 'c', 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-open', 'c', 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, NULL, 'c', 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid', 'c', 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid', NULL, 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'gift2', 'ann', 'points', campaign => 'c', on_refund => 'none')$$);
-SELECT pg_temp.differs($$idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'x', 1, 'grant-open', 'c', 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 1, 'grant-open', 'c', 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-open', 'c', 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, NULL, 'c', 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid', 'c', 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid', NULL, 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'gift2', 'ann', 'points', campaign => 'c', on_refund => 'none')$$);
+SELECT pg_temp.differs($$ idem_grant_entitlement('grant', 'vip', 'ann', 'vip-days', 30, 'grant-paid')$$);
 
 --
 -- Revoked by hand: once per number

@@ -162,7 +162,7 @@ SELECT count(*) BETWEEN 10 AND 100 AS many FROM idem_order WHERE tenant_id = 'ho
 SELECT count(*), min(sqlstate) FROM idem_hook_failure;
 SELECT outcome FROM idem_remove_hook('order', 'pending');
 -- A hook that fails on the anomalies of failing hooks would fail for ever.
-SELECT outcome FROM idem_set_hook('anomaly', 'opened', 'jsonb_array_length(jsonb)');
+SELECT outcome FROM idem_set_hook('anomaly', 'opened', 'pg_catalog.jsonb_array_length(jsonb)');
 SELECT outcome FROM idem_confirm_payment('hook2', 'hook-nobody', 'alipay', 'hook-7', 100, 'CNY');
 SELECT kind, entity, hits, detail ->> 'sqlstate' AS sqlstate FROM idem_anomaly WHERE tenant_id = 'hook2' ORDER BY 1;
 SELECT outcome FROM idem_remove_hook('anomaly', 'opened');
@@ -255,8 +255,8 @@ SELECT idem_set_hook('shop', 'pending', 'shop_line(jsonb)');
 SELECT idem_set_hook('order', 'succeeded', 'shop_line(jsonb)');
 SELECT idem_set_hook('order', 'pending', 'shop_line(jsonb)', 'ignore');
 \set VERBOSITY sqlstate
-SELECT idem_set_hook('order', 'pending', 'jsonb_array_elements(jsonb)');
-SELECT idem_set_hook('order', 'pending', 'jsonb_agg(anyelement)');
+SELECT idem_set_hook('order', 'pending', 'pg_catalog.jsonb_array_elements(jsonb)');
+SELECT idem_set_hook('order', 'pending', 'pg_catalog.jsonb_agg(anyelement)');
 SELECT idem_set_hook('order', 'pending', 4000000000::oid::regprocedure);
 SELECT idem_set_hook('order', 'pending', 'nowhere(jsonb)');
 SELECT idem_set_hook('order', 'pending', NULL);

@@ -38,7 +38,7 @@ INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id,
 		('r-done', 'succeeded', false, '3 days', '3 days')) f (refund_no, status, held, age, sent)
 	WHERE r.tenant_id = 'stuck' AND r.payment_no = 'stuck-paid';
 -- a hook that fails
-SELECT outcome FROM idem_set_hook('order', 'shipped', 'jsonb_array_length(jsonb)');
+SELECT outcome FROM idem_set_hook('order', 'shipped', 'pg_catalog.jsonb_array_length(pg_catalog.jsonb)');
 SELECT outcome FROM idem_create_order('stuck', 'hooked', 0, 'CNY');
 SELECT outcome FROM idem_ship_order('stuck', 'hooked');
 SELECT outcome FROM idem_remove_hook('order', 'shipped');

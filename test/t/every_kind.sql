@@ -78,5 +78,5 @@ SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-gone', 'bob
 SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-free', 'by-hand', 1);
 
 -- a hook that fails
-SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'jsonb_array_length(jsonb)');
+SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)');
 SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-gone', 'by-hand');
