@@ -33,7 +33,8 @@ static const IdemIndex changed_events = {
 	"idem_channel_event_change", "idem_channel_event_change_pkey", NATTS
 };
 
-#define ACCOUNT_NATTS 3
+/* tenant_id, channel, account, auto_refund */
+#define ACCOUNT_NATTS 4
 
 /* tenant_id, channel, account; and across tenants */
 static const IdemIndex accounts_of_tenant = {
@@ -51,6 +52,7 @@ const char *const fact_kind_names[] = {
 
 static const char *const measures[] = {"delta", "cumulative"};
 static const char *const after_successes[] = {"stale", "reverse"};
+static const char *const auto_refunds[] = {"on", "hold"};
 
 static IdemQuery insert_event = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_channel_event_change"
@@ -65,9 +67,14 @@ static IdemQuery store_event = IDEM_QUERY(
 	TIDOID, TEXTOID, TEXTOID, TEXTOID);
 
 static IdemQuery insert_account = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_channel_account (tenant_id, channel, account)"
-	" VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-	TEXTOID, TEXTOID, TEXTOID);
+	"INSERT INTO @schema@.idem_channel_account (tenant_id, channel, account, auto_refund)"
+	" VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+	TEXTOID, TEXTOID, TEXTOID, TEXTOID);
+
+/* TID scan, as above */
+static IdemQuery store_account = IDEM_QUERY(
+	"UPDATE @schema@.idem_channel_account SET auto_refund = $2 WHERE ctid = $1",
+	TIDOID, TEXTOID);
 
 
 /* ---------- what events mean ---------- */
@@ -111,18 +118,21 @@ channel_account_is_known(IdemCall *call, Datum tenant_id, Datum channel, Datum a
 typedef enum Fit
 {
 	FIT_OTHER,					/* it is another channel's or account's */
-	FIT_OPEN,					/* it does not say */
-	FIT_SAME
+	FIT_OPEN,					/* it has no channel yet */
+	FIT_CHANNEL,				/* it has no account yet, or none is asked for */
+	FIT_ACCOUNT
 } Fit;
 
 static Fit
 fit_of(const Payment *payment, Datum channel, NullableDatum account)
 {
-	if (!payment->channel.isnull && !idem_same_text(payment->channel.value, channel))
+	if (payment->channel.isnull)
+		return FIT_OPEN;
+	if (!idem_same_text(payment->channel.value, channel))
 		return FIT_OTHER;
 	if (account.isnull || payment->account.isnull)
-		return FIT_OPEN;
-	return idem_same_text(payment->account.value, account.value) ? FIT_SAME : FIT_OTHER;
+		return FIT_CHANNEL;
+	return idem_same_text(payment->account.value, account.value) ? FIT_ACCOUNT : FIT_OTHER;
 }
 
 /*
@@ -381,36 +391,66 @@ idem_set_channel_event(PG_FUNCTION_ARGS)
 
 /* ---------- accounts ---------- */
 
-static bool
-account_holds(const IdemRow *row pg_attribute_unused(), const void *what pg_attribute_unused())
+/* What idem_set_channel_account is asked for */
+typedef struct AccountSetting
 {
-	return true;
+	Datum		keys[3];		/* tenant_id, channel, account */
+	NullableDatum auto_refund;	/* NULL: as it is, on for a new one */
+} AccountSetting;
+
+static bool
+account_holds(const IdemRow *row, const void *what)
+{
+	const AccountSetting *asked = what;
+
+	return asked->auto_refund.isnull ||
+		idem_same_text(IDEM_COLUMN(row, ACCOUNT_NATTS), asked->auto_refund.value);
 }
 
 static bool
 insert_account_row(IdemCall *call, const void *what)
 {
-	const Datum *keys = what;
-	NullableDatum args[] = {IDEM_VALUE(keys[0]), IDEM_VALUE(keys[1]), IDEM_VALUE(keys[2])};
+	const AccountSetting *asked = what;
+	NullableDatum args[] = {
+		IDEM_VALUE(asked->keys[0]),
+		IDEM_VALUE(asked->keys[1]),
+		IDEM_VALUE(asked->keys[2]),
+		asked->auto_refund.isnull ? IDEM_TEXT(auto_refunds[0]) : asked->auto_refund
+	};
 
 	return idem_run(call, &insert_account, args) == 1;
 }
 
+static void
+store_account_row(IdemCall *call, ItemPointer tid, const void *what)
+{
+	const AccountSetting *asked = what;
+	NullableDatum args[] = {IDEM_VALUE(PointerGetDatum(tid)), asked->auto_refund};
+
+	if (idem_run(call, &store_account, args) != 1)
+		elog(ERROR, "locked account of a channel could not be updated");
+}
+
 /*
- * idem_set_channel_account(tenant_id, channel, account) -> (outcome)
+ * idem_set_channel_account(tenant_id, channel, account, auto_refund) -> (outcome)
  *
- * Outcomes: created, unchanged, in_progress.
+ * Outcomes: created, updated, unchanged, in_progress.
  */
 PG_FUNCTION_INFO_V1(idem_set_channel_account);
 Datum
 idem_set_channel_account(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Datum		keys[] = {call->tenant_id, idem_arg_key(call, 1), idem_arg_key(call, 2)};
+	AccountSetting asked = {
+		{call->tenant_id, idem_arg_key(call, 1), idem_arg_key(call, 2)},
+		idem_arg(call, 3)
+	};
 	Setting		setting = {
-		&accounts_of_tenant, keys, lengthof(keys), IDEM_NAME_CHANNEL_ACCOUNT, keys[2],
-		account_holds, insert_account_row, NULL, keys
+		&accounts_of_tenant, asked.keys, lengthof(asked.keys), IDEM_NAME_CHANNEL_ACCOUNT,
+		asked.keys[2], account_holds, insert_account_row, store_account_row, &asked
 	};
 
+	if (!asked.auto_refund.isnull)
+		(void) arg_choice(call, 3, auto_refunds, lengthof(auto_refunds), "It is one of on, hold.");
 	return idem_leave(call, put_setting(call, &setting));
 }

@@ -214,7 +214,7 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	};
 	RefundAnswer told;
 
-	refund_settle(call, &fact, &told);
+	refund_settle_told(call, &fact, &told);
 	answer->outcome = told.outcome;
 	answer->status = told.status;
 	answer->payment_no = told.payment_no;
@@ -380,7 +380,8 @@ notification_judge(IdemCall *call, const Notification *said, const ChannelEvent 
 		notification_open_anomaly(call, "rejected", said, IDEM_NULL);
 		answer->outcome = "rejected";
 	}
-	else if (idem_text_is(call->tenant_id, UNROUTED_TENANT))
+	else if (idem_text_is(call->tenant_id, UNROUTED_TENANT) &&
+			 event->kind != FACT_NONE && event->kind != FACT_UNMAPPED)
 	{
 		notification_open_anomaly(call, "unrouted", said, IDEM_NULL);
 		answer->outcome = "orphan";

@@ -33,7 +33,8 @@ enum
 {
 	TENANT_ID = 1, RECEIPT_NO, PAYMENT_NO, ORDER_ID, PURCHASE_NO, CHANNEL, ACCOUNT,
 	TRADE_NO, REPORTED_PAYMENT_NO, AMOUNT, CURRENCY, DISPOSITION, REFUND_RESERVED,
-	REFUNDED, DISPUTED, EXCESS, PAID_AT, CREATED_AT, NATTS = CREATED_AT
+	REFUNDED, DISPUTED, EXCESS, PAID_AT, CREATED_AT, REFUND_TOLD,
+	REFUND_TOLD_AT, NATTS = REFUND_TOLD_AT
 };
 
 const IdemIndex receipt_by_no = {"idem_receipt", "idem_receipt_pkey", NATTS};
@@ -67,6 +68,11 @@ static IdemQuery store_receipt = IDEM_QUERY(
 	"UPDATE @schema@.idem_receipt SET payment_no = $2, order_id = $3, purchase_no = $4,"
 	" disposition = $5 WHERE ctid = $1 RETURNING ctid",
 	TIDOID, TEXTOID, TEXTOID, INT4OID, TEXTOID);
+
+static IdemQuery note_told = IDEM_QUERY(
+	"UPDATE @schema@.idem_receipt SET refund_told = $2, refund_told_at = $3"
+	" WHERE ctid = $1 RETURNING ctid",
+	TIDOID, INT8OID, TIMESTAMPTZOID);
 
 static IdemQuery reserve_refund = IDEM_QUERY(
 	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2"
@@ -112,6 +118,8 @@ receipt_of_row(const IdemRow *row)
 	receipt->excess = DatumGetInt64(IDEM_COLUMN(row, EXCESS));
 	receipt->paid_at = IDEM_NULLABLE(row, PAID_AT);
 	receipt->created_at = DatumGetTimestampTz(IDEM_COLUMN(row, CREATED_AT));
+	receipt->refund_told = DatumGetInt64(IDEM_COLUMN(row, REFUND_TOLD));
+	receipt->refund_told_at = IDEM_NULLABLE(row, REFUND_TOLD_AT);
 	return receipt;
 }
 
@@ -378,6 +386,22 @@ receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount)
 		lost_row(receipt);
 	receipt->tid = written_at(call);
 	receipt->refund_reserved += amount;
+}
+
+void
+receipt_note_told(IdemCall *call, Receipt *receipt, int64 sum, NullableDatum at)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+		IDEM_VALUE(Int64GetDatum(sum)),
+		at
+	};
+
+	if (idem_run(call, &note_told, args) != 1)
+		lost_row(receipt);
+	receipt->tid = written_at(call);
+	receipt->refund_told = sum;
+	receipt->refund_told_at = at;
 }
 
 bool

@@ -43,6 +43,8 @@ typedef struct Receipt
 	int64		excess;
 	NullableDatum paid_at;
 	TimestampTz created_at;
+	int64		refund_told;	/* the sum of all refunds, as the channel told it last */
+	NullableDatum refund_told_at;	/* the channel's time of that */
 } Receipt;
 
 extern const IdemIndex receipt_by_no;		/* tenant_id, receipt_no */
@@ -78,6 +80,9 @@ extern bool receipt_look_orphans(IdemCall *call, Datum payment_no, IdemSight sig
 
 /* That money, locked, the earliest first; what stays busy is left out */
 extern List *receipt_lock_orphans(IdemCall *call, Datum payment_no);
+
+/* Note the sum of its refunds that the channel told of a locked receipt */
+extern void receipt_note_told(IdemCall *call, Receipt *receipt, int64 sum, NullableDatum at);
 
 /* Could this be money: an amount, a currency, a channel and a trade_no? */
 extern bool receipt_makes_sense(const Receipt *receipt);

@@ -29,6 +29,9 @@ enum
 const IdemIndex refund_by_no = {"idem_refund", "idem_refund_pkey", NATTS};
 const IdemIndex refund_by_channel = {"idem_refund", "idem_refund_channel", NATTS};
 
+/* tenant_id, receipt_no */
+static const IdemIndex refund_by_receipt = {"idem_refund", "idem_refund_receipt", NATTS};
+
 const char *const refund_status_names[] = {
 	"requested", "processing", "succeeded", "failed", "closed", "abnormal", "cancelled", "reversed"
 };
@@ -102,6 +105,18 @@ refund_look_at_channel(IdemCall *call, Datum channel, Datum account, Datum chann
 	Datum		keys[] = {call->tenant_id, channel, account, channel_refund_no};
 
 	return refund_of_row(idem_look(call, &refund_by_channel, keys, lengthof(keys), sight));
+}
+
+List *
+refund_look_all(IdemCall *call, Datum receipt_no)
+{
+	Datum		keys[] = {call->tenant_id, receipt_no};
+	List	   *refunds = NIL;
+	ListCell   *cell;
+
+	foreach(cell, idem_look_all(call, &refund_by_receipt, keys, lengthof(keys), IDEM_SIGHT_LATEST))
+		refunds = lappend(refunds, refund_of_row((IdemRow *) lfirst(cell)));
+	return refunds;
 }
 
 Refund *

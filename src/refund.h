@@ -55,6 +55,7 @@ extern const IdemIndex refund_by_channel;	/* tenant_id, channel, account, channe
 extern Refund *refund_look(IdemCall *call, Datum refund_no, IdemSight sight);
 extern Refund *refund_look_at_channel(IdemCall *call, Datum channel, Datum account,
 									  Datum channel_refund_no, IdemSight sight);
+extern List *refund_look_all(IdemCall *call, Datum receipt_no);	/* as committed, and ours */
 extern Refund *refund_lock(IdemCall *call, Datum refund_no);	/* NULL: none, or call->busy */
 pg_noreturn extern void refund_not_found(Datum refund_no);
 
@@ -135,7 +136,22 @@ typedef struct RefundAnswer
 extern void refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer);
 
 
+/* ---------- refund_sum.c ---------- */
+
+/*
+ * The same for what may be a sum, or part of a sum that was told before: what
+ * a channel tells in sums, and once more refund by refund, is booked once.
+ */
+extern void refund_settle_told(IdemCall *call, const RefundFact *fact, RefundAnswer *answer);
+
+/* A refund that may have been part of a sum has failed: book what is left of the sum */
+extern void refund_cover_told(IdemCall *call, const Receipt *seen);
+
+
 /* ---------- refund_find.c ---------- */
+
+/* The beginning of the numbers of sums, of this receipt, that named no refund */
+extern char *refund_sum_prefix(const Receipt *receipt);
 
 /* Does the fact agree with all that we know of this money? */
 extern bool refund_fact_fits(const RefundFact *fact, const Receipt *receipt);

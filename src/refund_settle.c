@@ -440,7 +440,8 @@ static bool
 moves_money(const Settle *settle)
 {
 	return settle->result == RESULT_SUCCEEDED || settle->result == RESULT_REVERSED ||
-		(refund_is_failure(settle->result) && settle->fact->reversing);
+		(refund_is_failure(settle->result) &&
+		 (settle->fact->reversing || settle->receipt->refund_told > 0));
 }
 
 /* Lock the receipt, and before it the order that may have to follow; NULL: begin again */
@@ -565,6 +566,9 @@ refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 		(void) scene_step_back(call);
 	idem_unlock_names(call);
 	fill_answer(&settle, answer);
+	if (refund_is_failure(settle.result) && settle.receipt != NULL &&
+		settle.receipt->refund_told > settle.receipt->refunded)
+		refund_cover_told(call, settle.receipt);
 }
 
 /* The arguments of idem_settle_refund, by position */

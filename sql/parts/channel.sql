@@ -153,13 +153,14 @@ Errors: 22004, 22023, ID008.';
 CREATE FUNCTION @extschema@.idem_set_channel_account(
 	tenant_id text,
 	channel text,
-	account text)
+	account text,
+	auto_refund text DEFAULT NULL)
 	RETURNS @extschema@.idem_set_channel_result
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_set_channel_account';
-COMMENT ON FUNCTION @extschema@.idem_set_channel_account(text, text, text) IS
-'Enters a merchant account of the tenant''s. Once a channel has one, money on any other account is rejected, and a notification that names none of our payments is routed by its account.
-Outcomes: created; unchanged; in_progress (another transaction is at it; nothing was written).
+COMMENT ON FUNCTION @extschema@.idem_set_channel_account(text, text, text, text) IS
+'Enters a merchant account of the tenant''s. Once a channel has one, money on any other account is rejected, and a notification that names none of our payments is routed by its account. auto_refund: on; hold, automatic refunds of money on this account wait for a human, whatever idem.auto_refund says; NULL, as it is, on for a new account.
+Outcomes: created; updated; unchanged; in_progress (another transaction is at it; nothing was written).
 Errors: 22004, 22023, ID008.';
 
 CREATE FUNCTION @extschema@.idem_tenant_of(
@@ -175,6 +176,6 @@ Errors: ID008.';
 
 REVOKE ALL ON FUNCTION
 	@extschema@.idem_set_channel_event(text, text, boolean, text, text, text),
-	@extschema@.idem_set_channel_account(text, text, text),
+	@extschema@.idem_set_channel_account(text, text, text, text),
 	@extschema@.idem_tenant_of(text, text, text)
 	FROM PUBLIC;

@@ -41,6 +41,8 @@ CREATE TABLE @extschema@.idem_receipt (
 	excess bigint NOT NULL DEFAULT 0,
 	paid_at timestamptz,
 	created_at timestamptz NOT NULL,
+	refund_told bigint NOT NULL DEFAULT 0,
+	refund_told_at timestamptz,
 	PRIMARY KEY (tenant_id, receipt_no),
 	CONSTRAINT idem_receipt_sums CHECK (
 		0 <= refunded AND refunded <= refund_reserved AND 0 <= disputed AND 0 <= excess AND
@@ -55,7 +57,7 @@ CREATE INDEX idem_receipt_reported ON @extschema@.idem_receipt (tenant_id, repor
 CREATE INDEX idem_receipt_mismatch ON @extschema@.idem_receipt (tenant_id, order_id, purchase_no)
 	WHERE disposition = 'mismatch';
 COMMENT ON TABLE @extschema@.idem_receipt IS
-'Money that arrived, one row per (channel, account, trade_no). amount and currency are what the channel said, whatever that was. payment_no is NULL for orphan and rejected receipts until they are adopted; one receipt per purchase is applied. refund_reserved counts refunds requested, processing, abnormal and succeeded; refunded those that succeeded. Never deleted.';
+'Money that arrived, one row per (channel, account, trade_no). amount and currency are what the channel said, whatever that was. payment_no is NULL for orphan and rejected receipts until they are adopted; one receipt per purchase is applied. refund_reserved counts refunds requested, processing, abnormal and succeeded; refunded those that succeeded; refund_told is the latest sum of all its refunds that the channel told, and refund_told_at the channel''s time of that. Never deleted.';
 
 CREATE TYPE @extschema@.idem_confirm_payment_result AS (
 	outcome text,

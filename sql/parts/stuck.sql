@@ -79,7 +79,7 @@ WITH house AS (
 	FROM @extschema@.idem_request q
 	WHERE q.status = 'started' AND q.on_expiry = 'unknown' AND q.lease_until <= pg_catalog.statement_timestamp()
 	UNION ALL
-	/* facts that fit nothing, but for those shown above */
+	/* facts that fit nothing, but for those shown above, and money that is on its way back */
 	SELECT a.kind, a.tenant_id, a.key, a.opened_at,
 		CASE WHEN a.detail ->> 'amount' ~ '^-?[0-9]{1,18}$' THEN (a.detail ->> 'amount')::bigint END,
 		pg_catalog.format('%s of %s %s, seen %s times', a.kind, a.entity, a.key, a.hits),
@@ -95,6 +95,8 @@ WITH house AS (
 		AND NOT (a.kind = 'mismatch' AND EXISTS (SELECT FROM @extschema@.idem_receipt r
 			JOIN @extschema@.idem_payment p ON p.tenant_id = r.tenant_id AND p.payment_no = r.payment_no AND p.status = 'review'
 			WHERE r.tenant_id = a.tenant_id AND r.receipt_no = a.key AND r.disposition = 'mismatch' AND r.refund_reserved = 0))
+		AND NOT (a.kind IN ('late', 'surplus') AND a.entity = 'receipt' AND EXISTS (SELECT FROM @extschema@.idem_refund f
+			WHERE f.tenant_id = a.tenant_id AND f.refund_no = 'A' || a.key AND f.status IN ('requested', 'processing', 'abnormal')))
 		AND NOT (a.kind = 'refund_abnormal' AND EXISTS (SELECT FROM @extschema@.idem_refund f
 			WHERE f.tenant_id = a.tenant_id AND f.refund_no = a.key AND f.status = 'abnormal'))
 		AND NOT (a.kind = 'hook_failed' AND EXISTS (SELECT FROM @extschema@.idem_hook_failure h

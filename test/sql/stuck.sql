@@ -37,6 +37,8 @@ INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id,
 		('r-lost', 'processing', false, '3 days', '25 hours'), ('r-odd', 'abnormal', false, '1 hour', '10 minutes'),
 		('r-done', 'succeeded', false, '3 days', '3 days')) f (refund_no, status, held, age, sent)
 	WHERE r.tenant_id = 'stuck' AND r.payment_no = 'stuck-paid';
+-- more money for it goes back by itself: not stuck
+SELECT outcome FROM idem_confirm_payment('stuck', 'stuck-paid', 'alipay', 'stuck-6', 100, 'CNY');
 -- a hook that fails
 SELECT outcome FROM idem_set_hook('order', 'shipped', 'pg_catalog.jsonb_array_length(pg_catalog.jsonb)');
 SELECT outcome FROM idem_create_order('stuck', 'hooked', 0, 'CNY');
