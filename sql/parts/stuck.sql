@@ -4,7 +4,9 @@
  *
  * Each part of the view reads by an index that holds little but what is to be
  * shown.  What a caller has to decide or to find out stands in the call in
- * angle brackets; no function takes such a decision, status or number.
+ * angle brackets; no function takes such a decision or number.  A fact would be
+ * recorded whatever it says: there the brackets have no quotes, and the call
+ * does not run before they are replaced.
  */
 
 CREATE INDEX idem_payment_review ON @extschema@.idem_payment (tenant_id, payment_no) WHERE status = 'review';
@@ -44,7 +46,7 @@ WITH house AS (
 		CASE p.status WHEN 'closing' THEN
 			pg_catalog.format('idem_finish_close(%L, %L, %L)', p.tenant_id, p.payment_no, '<closed|already_paid|not_exist|refused|unknown>')
 		ELSE
-			pg_catalog.format('idem_report_payment(%L, %L, %L)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
+			pg_catalog.format('idem_report_payment(%L, %L, %s)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
 		END
 	FROM @extschema@.idem_payment p
 	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes'
@@ -57,7 +59,7 @@ WITH house AS (
 			WHEN f.held THEN pg_catalog.format('held until somebody lets it go (%s)', f.cause)
 			ELSE pg_catalog.format('nobody has sent it to %s (%s)', f.channel, f.cause) END,
 		CASE WHEN f.status = 'abnormal' THEN pg_catalog.format('idem_retry_refund(%L, %L)', f.tenant_id, f.refund_no)
-			WHEN f.status = 'processing' THEN pg_catalog.format('idem_settle_refund(%L, %L, %L)', f.tenant_id, f.refund_no, '<succeeded|failed|closed|abnormal|timeout>')
+			WHEN f.status = 'processing' THEN pg_catalog.format('idem_settle_refund(%L, %L, %s)', f.tenant_id, f.refund_no, '<succeeded|failed|closed|abnormal>')
 			WHEN f.held THEN pg_catalog.format('idem_release_refunds(%L, ARRAY[%L])', f.tenant_id, f.refund_no)
 			ELSE pg_catalog.format('idem_submit_refund(%L, %L)', f.tenant_id, f.refund_no) END
 	FROM @extschema@.idem_refund f

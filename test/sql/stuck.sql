@@ -78,7 +78,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE;
 END $$;
-SELECT what, pg_temp.made(what) FROM unnest(ARRAY['review', 'closing', 'orphan', 'rejected', 'hook_failed', 'request_unknown']) what;
+SELECT what, pg_temp.made(what) FROM unnest(ARRAY['review', 'closing', 'refund_requested', 'refund_held', 'refund_processing', 'refund_abnormal', 'orphan', 'rejected', 'hook_failed', 'request_unknown', 'unrouted']) what;
 -- With the decision in place, what was stuck is gone.
 SELECT replace(replace(next_action, '<accept|refund>', 'refund'), '<reason>', 'not ours') AS call FROM idem_stuck WHERE tenant_id = 'stuck' AND kind = 'review' AND amount = 98 \gset
 SELECT outcome, status FROM (:call) c;
