@@ -49,7 +49,7 @@ WITH house AS (
 			pg_catalog.format('idem_report_payment(%L, %L, %s)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
 		END
 	FROM @extschema@.idem_payment p
-	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes'
+	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes' AND p.status <> 'review'
 	UNION ALL
 	/* refunds that do not get on */
 	SELECT CASE WHEN f.status = 'abnormal' THEN 'refund_abnormal' WHEN f.held THEN 'refund_held' ELSE 'refund_' || f.status END,

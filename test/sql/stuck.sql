@@ -18,7 +18,7 @@ SELECT outcome FROM idem_submit_payment('stuck', 'stuck-closing', 'alipay');
 SELECT outcome FROM idem_begin_close('stuck', 'stuck-closing');
 SELECT outcome FROM idem_create_payment('stuck', 'silent', 100, 'CNY', payment_no => 'stuck-silent');
 SELECT outcome FROM idem_submit_payment('stuck', 'stuck-silent', 'stripe');
-UPDATE idem_payment SET next_check_at = now() - interval '16 minutes' WHERE tenant_id = 'stuck' AND payment_no IN ('stuck-closing', 'stuck-silent');
+UPDATE idem_payment SET next_check_at = now() - interval '16 minutes' WHERE tenant_id = 'stuck' AND payment_no IN ('stuck-closing', 'stuck-silent', 'stuck-review');
 SELECT outcome FROM idem_create_payment('stuck', 'asked', 100, 'CNY', payment_no => 'stuck-asked');
 SELECT outcome FROM idem_submit_payment('stuck', 'stuck-asked', 'stripe');
 -- money that nobody knows, and money on the wrong account; a key that needs quotes
