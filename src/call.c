@@ -18,6 +18,7 @@
  */
 #include "access.h"
 #include "call.h"
+#include "hook.h"
 #include "look.h"
 #include "open_call.h"
 
@@ -405,6 +406,40 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 }
 
 /*
+ * Enter once more for what a call still has to write after it has left: as the
+ * owner, inside the API.  idem_leave_trigger leaves.
+ */
+IdemCall *
+idem_reenter(FunctionCallInfo fcinfo, Datum tenant_id)
+{
+	IdemCall   *call = make_call(fcinfo);
+
+	call->fact = true;
+	call->tenant_id = tenant_id;
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	idem_become_owner(call);
+	open_call_push(true, NULL);
+	return call;
+}
+
+/*
+ * While a user's function runs, no call is open: what it does with SQL of its
+ * own is not the API's.  An error comes back in by itself.
+ */
+void
+idem_step_outside(void)
+{
+	open_call_push(false, NULL);
+}
+
+void
+idem_step_inside(void)
+{
+	Assert(!idem_inside_call());
+	open_call_pop();
+}
+
+/*
  * Pin, in the current GUC nest level, what plans depend on.  seqscan is off
  * because our kept plans address rows by ctid or by their key, and a plan made
  * while a table had one page would otherwise read that table from end to end
@@ -614,7 +649,7 @@ disconnect(IdemCall *call)
 	call->pinned = false;
 }
 
-/* Give back whatever entering took */
+/* Give back whatever entering took, then run the hooks of what was done */
 static void
 leave(IdemCall *call)
 {
@@ -622,6 +657,7 @@ leave(IdemCall *call)
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
 	open_call_pop();
+	hook_run_noted(call->fcinfo);
 }
 
 void

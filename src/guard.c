@@ -28,6 +28,7 @@
  *-------------------------------------------------------------------------
  */
 #include "deputy.h"
+#include "hook.h"
 #include "outbox.h"
 #include "ring.h"
 
@@ -614,6 +615,8 @@ record_move(Check *check)
 		event_id = IDEM_VALUE(outbox_announce(check->fcinfo, attachment, &move));
 	if (attachment->history)
 		write_history(check, &move, event_id);
+	if (attachment->own)
+		hook_note(check->fcinfo, attachment, &move);
 }
 
 

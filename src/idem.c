@@ -5,6 +5,7 @@
  */
 #include "access.h"
 #include "call.h"
+#include "hook.h"
 #include "idem.h"
 #include "log.h"
 #include "machine.h"
@@ -110,6 +111,7 @@ _PG_init(void)
 	idem_init_machine();
 	idem_init_log();
 	idem_init_move();
+	idem_init_hook();
 	idem_init_token();
 	idem_init_wait();
 }

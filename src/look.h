@@ -62,6 +62,9 @@ typedef enum IdemNameKind
 	IDEM_NAME_BRAKE = 13,
 	IDEM_NAME_CHANNEL_EVENT = 14,	/* the channel stands for the tenant */
 	IDEM_NAME_CHANNEL_ACCOUNT = 15,
+	IDEM_NAME_ENTITLEMENT = 16,
+	IDEM_NAME_CAMPAIGN = 17,
+	IDEM_NAME_HOOK = 18,
 	IDEM_NAME_SUBSCRIPTION = 20,	/* likewise; shared by who reads */
 	IDEM_NAME_SLOT = 21,		/* likewise */
 	IDEM_NAME_RING = 22,		/* likewise; by who turns it */
@@ -104,6 +107,7 @@ extern void idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id,
 
 extern bool idem_await_rival(IdemCall *call);
 extern bool idem_pause(IdemCall *call, int *pause_ms);
+extern bool idem_step_back(IdemCall *call, int *pause_ms);
 
 /* Send off the first natts columns of a row as one row of the result set */
 extern void idem_emit_row(IdemCall *call, const IdemRow *row, int natts);

@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 #include "call.h"
+#include "hook.h"
 #include "ring.h"
 
 #include "catalog/pg_type.h"
@@ -110,6 +111,11 @@ idem_sweep(PG_FUNCTION_ARGS)
 	}
 	idem_put_text(call, SWEEP_WHAT, "outbox");
 	idem_put(call, SWEEP_COUNT, Int64GetDatum(ring_turn(call)));
+	idem_emit(call);
+
+	/* they run when this call has left, with the settings of the caller */
+	idem_put_text(call, SWEEP_WHAT, "hooks");
+	idem_put(call, SWEEP_COUNT, Int64GetDatum(hook_note_due(call, max_rows)));
 	idem_emit(call);
 	return idem_leave_rows(call);
 }

@@ -39,6 +39,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_find_payment'),
 	('client', 'idem_get_order'),
 	('client', 'idem_get_receipts'),
+	('client', 'idem_get_entitlement'),
 	('client', 'idem_acquire_lease'),
 	('client', 'idem_renew_lease'),
 	('client', 'idem_release_lease'),
@@ -74,6 +75,9 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('cashier', 'idem_release_refunds'),
 	('fulfil', 'idem_ship_order'),
 	('fulfil', 'idem_complete_order'),
+	('fulfil', 'idem_grant_entitlement'),
+	('fulfil', 'idem_revoke_entitlement'),
+	('fulfil', 'idem_get_entitlement'),
 	('auditor', 'idem_get_payment'),
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
@@ -81,6 +85,11 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('operator', 'idem_define_machine'),
 	('operator', 'idem_list_machines'),
 	('auditor', 'idem_list_machines'),
+	('auditor', 'idem_get_entitlement'),
+	('operator', 'idem_set_campaign'),
+	('operator', 'idem_set_hook'),
+	('operator', 'idem_remove_hook'),
+	('operator', 'idem_retry_hooks'),
 	('operator', 'idem_resolve_anomaly'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_reroute_notification'),
@@ -142,7 +151,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) 
 	('fulfil', 'idem_machine_diagram', true),
 	('relay', 'idem_machine_diagram', true),
 	('operator', 'idem_machine_diagram', true),
-	('auditor', 'idem_machine_diagram', true);
+	('auditor', 'idem_machine_diagram', true),
+	('auditor', 'idem_may_see', true);
 
 /*
  * Row changes send no invalidation by themselves.  Row triggers, since logical
@@ -152,7 +162,7 @@ CREATE FUNCTION @extschema@.idem_access_changed() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_access_changed';
 COMMENT ON FUNCTION @extschema@.idem_access_changed() IS
-'Trigger on idem_access, idem_capability and idem_token_secret: tells every session to read them again.';
+'Trigger on idem_access, idem_capability, idem_token_secret and idem_hook: tells every session to read them again.';
 
 CREATE TRIGGER idem_access_changed AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idem_access
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_access_changed();

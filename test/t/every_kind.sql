@@ -73,3 +73,14 @@ SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 micr
 -- a machine of one's own, defined twice
 SELECT d.outcome FROM (SELECT WHERE NOT EXISTS (SELECT FROM idem_machine WHERE name = 'kinds')) n, idem_define_machine('kinds', '{"initial": ["new"], "moves": [{"event": "finish", "from": "new", "to": "done"}]}') d;
 SELECT outcome, version FROM idem_define_machine('kinds', '{"initial": ["new"], "final": ["done"], "active": ["new"], "moves": [{"event": "finish", "from": "new", "to": "done"}, {"event": "undo", "from": "done", "to": "new", "fact": true}]}');
+
+-- granted for money, of a campaign, for nothing; revoked in part and in full
+SELECT outcome FROM idem_set_campaign('kinds', 'spring', 10, 5);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-done', 'ann', 'points', 3, 'pay-done', 'spring');
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-free', 'ann', 'points', 3, free => true);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-gone', 'bob', 'points', 3, campaign => 'spring');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-free', 'by-hand', 1);
+
+-- a hook that fails
+SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-gone', 'by-hand');
