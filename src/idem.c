@@ -36,13 +36,9 @@ static const struct config_enum_entry auto_refund_options[] = {
 
 void		_PG_init(void);
 
-/*
- * The library may be loaded by the first call in a session as well as by
- * shared_preload_libraries; only then is there shared memory, which wakes those
- * who wait for events.
- */
-void
-_PG_init(void)
+/* Of every call, and of those who operate */
+static void
+define_general_settings(void)
 {
 	DefineCustomIntVariable("idem.wait",
 							"How long a request waits for another transaction before it answers in_progress.",
@@ -54,25 +50,31 @@ _PG_init(void)
 							"Clusters whose numbers must not collide need different ones.",
 							&idem_node_id, 0, 0, 1023,
 							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("idem.allow_drop",
+							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
+							 NULL,
+							 &idem_allow_drop, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("idem.restoring",
+							 "Lets rows be loaded into attached tables in whatever state they were, unrecorded.",
+							 "For restoring rows alone; a whole dump makes the guards after the rows and does not need it.",
+							 &idem_restoring, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("idem.actor",
+							   "Who acts, as the application knows him; noted in history and anomalies.",
+							   NULL,
+							   &idem_actor, "",
+							   PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+/* Of money, and of what channels tell of it */
+static void
+define_payment_settings(void)
+{
 	DefineCustomIntVariable("idem.close_grace",
 							"How long after its expiry a payment unknown to the channel stays open.",
 							"A payment may still be on its way to the channel when the channel says that it does not exist.",
 							&idem_close_grace_s, 600, 0, INT_MAX,
-							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomIntVariable("idem.max_attempts",
-							"How often an event is handed out before it is given up.",
-							"It is dead then, and its key goes on without it.",
-							&idem_max_attempts, 10, 1, 1000,
-							PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("idem.outbox_retention",
-							"How long events are kept that all subscriptions have read.",
-							"The sweep empties slices of the log as a whole, so that some are kept half as long again.",
-							&idem_outbox_retention_s, 24 * 60 * 60, 0, INT_MAX,
-							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomIntVariable("idem.inbox_retention",
-							"How long a message that was accepted is remembered.",
-							"None is forgotten that is younger than the oldest parked or dead event.",
-							&idem_inbox_retention_s, 30 * 24 * 60 * 60, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomEnumVariable("idem.auto_refund",
 							 "Whether automatic refunds may be sent, or are held until a human lets them go.",
@@ -89,21 +91,40 @@ _PG_init(void)
 							"It may have been faster than the commit of what it belongs to.",
 							&idem_orphan_grace_s, 300, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomBoolVariable("idem.allow_drop",
-							 "Lets DROP EXTENSION, DROP SCHEMA and DROP OWNED remove idem while it holds rows.",
-							 NULL,
-							 &idem_allow_drop, false,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("idem.restoring",
-							 "Lets rows be loaded into attached tables in whatever state they were, unrecorded.",
-							 "For restoring rows alone; a whole dump makes the guards after the rows and does not need it.",
-							 &idem_restoring, false,
-							 PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomStringVariable("idem.actor",
-							   "Who acts, as the application knows him; noted in history and anomalies.",
-							   NULL,
-							   &idem_actor, "",
-							   PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+/* Of events, and of messages */
+static void
+define_event_settings(void)
+{
+	DefineCustomIntVariable("idem.max_attempts",
+							"How often an event is handed out before it is given up.",
+							"It is dead then, and its key goes on without it.",
+							&idem_max_attempts, 10, 1, 1000,
+							PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.outbox_retention",
+							"How long events are kept that all subscriptions have read.",
+							"The sweep empties slices of the log as a whole, so that some are kept half as long again.",
+							&idem_outbox_retention_s, 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("idem.inbox_retention",
+							"How long a message that was accepted is remembered.",
+							"None is forgotten that is younger than the oldest parked or dead event.",
+							&idem_inbox_retention_s, 30 * 24 * 60 * 60, 0, INT_MAX,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+}
+
+/*
+ * The library may be loaded by the first call in a session as well as by
+ * shared_preload_libraries; only then is there shared memory, which wakes those
+ * who wait for events.
+ */
+void
+_PG_init(void)
+{
+	define_general_settings();
+	define_payment_settings();
+	define_event_settings();
 	MarkGUCPrefixReserved("idem");
 
 	idem_init_call();

@@ -38,7 +38,8 @@ sub contents
 	return join "\n", map {
 		"$_ " . $node->safe_psql($database,
 			"SELECT count(*), md5(coalesce(string_agg(r, E'\\n' ORDER BY r COLLATE \"C\"), '')) FROM"
-			  . " (SELECT CASE WHEN '$_' = 'idem_anomaly' THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text ELSE t::text END FROM $_ t) AS rows (r)")
+			  . " (SELECT CASE WHEN '$_' = 'idem_anomaly' THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text"
+			  . " WHEN '$_' LIKE 'idem_outbox%' THEN (to_jsonb(t) - 'xid')::text ELSE t::text END FROM $_ t) AS rows (r)")
 	} @tables;
 }
 

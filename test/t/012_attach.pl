@@ -76,7 +76,7 @@ SELECT * FROM job ORDER BY id;
 SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgfoid = 'idem_guard'::regproc ORDER BY tgrelid::regclass::text, tgname;
 SELECT indexdef FROM pg_indexes WHERE schemaname = 'shop' ORDER BY indexdef COLLATE "C";
 SELECT * FROM idem_history ORDER BY entity, key, at, version;
-SELECT * FROM idem_outbox ORDER BY id;
+SELECT to_jsonb(o) - 'xid' FROM idem_outbox o ORDER BY id;
 SELECT name, attached_to, guard, record FROM idem_machines ORDER BY name, attached_to::text;
 SQL
 my $before = $source->safe_psql('postgres', $everything);
