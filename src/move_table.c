@@ -407,12 +407,11 @@ move_store(IdemCall *call, Relation relation, MoveTable *table, const MoveKey *k
 	SPIPlanPtr	plan = find_plan(relation, table, MOVE_STORE);
 	int			ncolumns = list_length(table->columns);
 	Datum		values[INDEX_MAX_KEYS + 2];
-	IdemAttempt attempt;
 
 	memcpy(values, key->values, sizeof(Datum) * ncolumns);
 	values[ncolumns] = column_value(relation, &table->attachment->state, pstrdup(to->name));
 	plan_pinned(plan, table->kept);
-	idem_begin_attempt(&attempt);
+	idem_begin_attempt();
 	demand_success(SPI_execute_plan(plan, values, NULL, false, 0), MOVE_STORE);
 	idem_end_attempt();
 	return read_row(call, table, row);
