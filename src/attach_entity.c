@@ -6,8 +6,11 @@
  * "entity.state".  Two tables of one entity would write each other's history,
  * so that the owner of any table could forge that of another.  Hence an entity
  * belongs to one table and to those that inherit from it.  It stands in the
- * triggers' arguments and nowhere else: a table keeps it when it is renamed,
- * dumped and restored.
+ * triggers' arguments: a table keeps it when it is renamed, dumped and restored.
+ *
+ * The history outlives the triggers.  So idem_entity notes whose an entity is,
+ * by the name of the role, and only who has that role's rights may attach a
+ * table by that name again.
  *-------------------------------------------------------------------------
  */
 #include "attach.h"
@@ -18,8 +21,25 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/fmgroids.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
+
+/* Column numbers of idem_entity */
+enum
+{
+	ENTITY = 1, OWNER, CLAIMED_AT, NATTS = CLAIMED_AT
+};
+
+static const IdemIndex entity_by_name = {"idem_entity", "idem_entity_pkey", NATTS};
+
+static IdemQuery claim = IDEM_QUERY(
+	"INSERT INTO @schema@.idem_entity AS e (entity, owner, claimed_at)"
+	" VALUES ($1, $2, clock_timestamp())"
+	" ON CONFLICT (entity) DO UPDATE SET owner = EXCLUDED.owner WHERE e.owner <> EXCLUDED.owner",
+	TEXTOID, NAMEOID);
 
 /* The entity that a row of pg_trigger names; by default the table's name */
 static char *
@@ -86,6 +106,21 @@ typedef enum EntityState
 	ENTITY_BUSY					/* another transaction may be taking it */
 } EntityState;
 
+/* Has the caller the rights of whose the entity was? */
+static bool
+may_take(const Attach *attach, const char *entity)
+{
+	Datum		keys[] = {CStringGetTextDatum(entity)};
+	IdemRow    *row = idem_look(attach->call, &entity_by_name, keys, lengthof(keys),
+								IDEM_SIGHT_LATEST);
+	Oid			owner;
+
+	if (row == NULL || has_privs_of_role(GetUserId(), attach->call->house->owner))
+		return true;
+	owner = get_role_oid(NameStr(*DatumGetName(IDEM_COLUMN(row, OWNER))), true);
+	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
+}
+
 static EntityState
 claim_entity(Attach *attach, const char *entity)
 {
@@ -100,7 +135,7 @@ claim_entity(Attach *attach, const char *entity)
 	if (machine != NULL && machine->builtin)
 		return ENTITY_OWN;
 	if (!OidIsValid(attach_entity_table(attach->guard, entity, attach->members, &own)))
-		return ENTITY_FREE;
+		return may_take(attach, entity) ? ENTITY_FREE : ENTITY_TAKEN;
 	return own ? ENTITY_OWN : ENTITY_TAKEN;
 }
 
@@ -116,7 +151,7 @@ raise_taken(const Attach *attach, const char *entity, EntityState state)
 				 errhint("Choose another entity.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_KEY_CONFLICT),
-			 errmsg("entity \"%s\" is already that of another table", entity),
+			 errmsg("entity \"%s\" is already that of another table, or was", entity),
 			 errdetail("History and events of table \"%s\" would be taken for the other's.",
 					   get_rel_name(attach->target)),
 			 errhint("Choose another entity.")));
@@ -145,4 +180,21 @@ attach_choose_entity(Attach *attach)
 			return state == ENTITY_FREE;
 	}
 	raise_taken(attach, attach->entity, state);
+}
+
+/*
+ * Note whose the entity is now.
+ */
+void
+attach_record_entity(Attach *attach)
+{
+	Relation	table = table_open(attach->target, NoLock);
+	Name		owner = palloc(sizeof(NameData));
+	NullableDatum args[] = {IDEM_TEXT(attach->entity), IDEM_VALUE(NameGetDatum(owner))};
+
+	namestrcpy(owner, GetUserNameFromId(table->rd_rel->relowner, false));
+	table_close(table, NoLock);
+	idem_become_owner(attach->call);
+	(void) idem_run(attach->call, &claim, args);
+	idem_become_caller(attach->call);
 }
