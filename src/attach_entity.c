@@ -17,13 +17,11 @@
 #include "look.h"
 #include "machine_tables.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 
@@ -63,6 +61,31 @@ entity_of(HeapTuple row, TupleDesc desc, bool *own)
 	return entity != NULL ? entity : get_rel_name(trigger->tgrelid);
 }
 
+/* The search for the table that has an entity */
+typedef struct EntitySearch
+{
+	const char *entity;
+	const List *except;
+	Oid			table;
+	bool		own;
+} EntitySearch;
+
+static void
+visit_entity(HeapTuple row, TupleDesc desc, void *arg)
+{
+	EntitySearch *search = arg;
+	Oid			table = ((Form_pg_trigger) GETSTRUCT(row))->tgrelid;
+	bool		own;
+	char	   *name = entity_of(row, desc, &own);
+
+	if (name == NULL || strcmp(name, search->entity) != 0 ||
+		list_member_oid(search->except, table) ||
+		(OidIsValid(search->table) && search->table < table))
+		return;
+	search->table = table;
+	search->own = own;
+}
+
 /*
  * The table that has an entity, InvalidOid if none has but those excepted.  Of
  * a table and its partitions it is the one that was made first.  *own: it is
@@ -71,30 +94,11 @@ entity_of(HeapTuple row, TupleDesc desc, bool *own)
 Oid
 attach_entity_table(Oid guard, const char *entity, const List *except, bool *own)
 {
-	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
-	Oid			found = InvalidOid;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	row;
+	EntitySearch search = {entity, except, InvalidOid, false};
 
-	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(guard));
-	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(row = systable_getnext(scan)))
-	{
-		Oid			table = ((Form_pg_trigger) GETSTRUCT(row))->tgrelid;
-		bool		is_own;
-		char	   *name = entity_of(row, RelationGetDescr(triggers), &is_own);
-
-		if (name == NULL || strcmp(name, entity) != 0 || list_member_oid(except, table) ||
-			(OidIsValid(found) && found < table))
-			continue;
-		found = table;
-		*own = is_own;
-	}
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
-	return found;
+	machine_visit_triggers(guard, visit_entity, &search);
+	*own = search.own;
+	return search.table;
 }
 
 /* Is an entity free for the table, and will it be when we commit? */
