@@ -130,8 +130,8 @@ pg_noreturn extern void idem_bad_argument(IdemCall *call, int n, const char *det
 extern uint64 idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args);
 extern NullableDatum idem_result(IdemCall *call, uint64 row, int column);
 extern void idem_connect(IdemCall *call);
-extern void idem_connect_unpinned(IdemCall *call);
-extern void idem_pin_plans(void);
+extern void idem_connect_as_caller(IdemCall *call);
+extern void idem_unpin_plans(IdemCall *call);
 extern char *idem_statement_text(const IdemHouse *house, const char *sql);
 
 /* For triggers: the house of a function, and whether a call is open */
