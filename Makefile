@@ -47,7 +47,7 @@ endif
 
 # The extension script, in the order in which the parts build on each other:
 # tables and types come before the functions that use them.
-SQL_PARTS = prelude domain machine define outbox access key token anomaly order payment payment_life receipt refund brake dispute channel notification adapter campaign entitlement hook request lease subscription inbox guard stuck attach move operate
+SQL_PARTS = prelude domain machine define outbox access key token anomaly order payment payment_life receipt refund brake dispute channel notification adapter campaign entitlement hook request lease subscription inbox attach move guard stuck operate
 
 EXTENSION = idem
 EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" '$(srcdir)/idem.control')

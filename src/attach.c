@@ -235,6 +235,7 @@ make(Attach *attach)
 	if (is_new)
 	{
 		attach->since = this_moment();
+		attach_record_entity(attach);
 		attach_ensure_index(attach);
 		attach->arguments = attach_arguments(attach);
 	}

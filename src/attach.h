@@ -66,5 +66,6 @@ extern void attach_drop_index(Oid target, const char *name);
 /* What history and events call a table: attach_entity.c */
 extern Oid	attach_entity_table(Oid guard, const char *entity, const List *except, bool *own);
 extern bool attach_choose_entity(Attach *attach);
+extern void attach_record_entity(Attach *attach);
 
 #endif							/* IDEM_ATTACH_H */

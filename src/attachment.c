@@ -45,6 +45,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -279,17 +280,28 @@ freeze_partition_key(Attachment *attachment, Relation table, Relation ancestor)
 	}
 }
 
-/* Freeze the columns that decide which partition a row is in, on every level */
+/*
+ * Freeze the columns that decide which partition a row is in, on every level.
+ * Reading a partition key computes what is constant in it, by functions that
+ * may be its table's owner's: as he, since we may be somebody with more rights.
+ */
 static void
 freeze_partition_keys(Attachment *attachment, Relation table)
 {
+	Oid			user;
+	int			user_context;
 	ListCell   *cell;
 
+	GetUserIdAndSecContext(&user, &user_context);
 	foreach(cell, get_partition_ancestors(RelationGetRelid(table)))
 	{
 		Relation	ancestor = table_open(lfirst_oid(cell), AccessShareLock);
 
+		SetUserIdAndSecContext(ancestor->rd_rel->relowner,
+							   user_context | SECURITY_LOCAL_USERID_CHANGE |
+							   SECURITY_RESTRICTED_OPERATION);
 		freeze_partition_key(attachment, table, ancestor);
+		SetUserIdAndSecContext(user, user_context);
 		table_close(ancestor, NoLock);
 	}
 }

@@ -438,24 +438,19 @@ with_version(Check *check, int64 version)
 }
 
 /*
- * Is the move legal and permitted?  Otherwise ID003, except in the very UPDATE
- * of a call that wants to know rather than to fail: false, and the row stays.
+ * Is the move legal and permitted?  Otherwise ID003, except in an attempt: false,
+ * and the row stays.
  */
 static bool
 may_move(Check *check)
 {
-	IdemAttempt *attempt;
-
 	if (find_move(check) && guard_permits(check))
 		return true;
-	attempt = idem_current_attempt();
-	if (attempt != NULL)
-		attempt->refused = true;
-	else if (check->guard != NULL)
+	if (idem_is_attempt())
+		return false;
+	if (check->guard != NULL)
 		raise_forbidden_move(check);
-	else
-		raise_illegal_move(check);
-	return false;
+	raise_illegal_move(check);
 }
 
 /*

@@ -18,16 +18,13 @@
 #include "try.h"
 #include "verify.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -192,25 +189,12 @@ check_table(Checked *check)
 		check_rows(check);
 }
 
-/* Every table that has a trigger of ours, in the order of its OID */
-static List *
-guarded_tables(Oid guard)
+static void
+visit_table(HeapTuple row, TupleDesc desc pg_attribute_unused(), void *arg)
 {
-	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
-	List	   *tables = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	row;
+	List	  **tables = arg;
 
-	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(guard));
-	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(row = systable_getnext(scan)))
-		tables = list_append_unique_oid(tables, ((Form_pg_trigger) GETSTRUCT(row))->tgrelid);
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
-	list_sort(tables, list_oid_cmp);
-	return tables;
+	*tables = list_append_unique_oid(*tables, ((Form_pg_trigger) GETSTRUCT(row))->tgrelid);
 }
 
 /*
@@ -220,13 +204,16 @@ void
 verify_attached_tables(IdemCall *call)
 {
 	Checked		check = {0};
+	List	   *tables = NIL;
 	ListCell   *cell;
 
 	check.call = call;
 	check.guard = machine_guard_function(call->house);
 	if (!OidIsValid(check.guard))
 		return;
-	foreach(cell, guarded_tables(check.guard))
+	machine_visit_triggers(check.guard, visit_table, &tables);
+	list_sort(tables, list_oid_cmp);
+	foreach(cell, tables)
 	{
 		check.table = try_relation_open(lfirst_oid(cell), AccessShareLock);
 		if (check.table == NULL)
