@@ -55,9 +55,20 @@ sub calls
 		"SELECT outcome FROM idem_grant_entitlement('plans', 'g$key', 'u', 'points', 10, 'no-a$key', 'sale')",
 		"SELECT outcome FROM idem_grant_entitlement('plans', 'h$key', 'u', 'points', 10, free => true)",
 		"SELECT outcome FROM idem_revoke_entitlement('plans', 'g$key', 'r1', 1)",
-		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r$key', 50, 'CNY')",
-		"SELECT outcome FROM idem_settle_refund('plans', 'r$key', 'succeeded')",
 		"SELECT count(*) FROM idem_sweep(10)",
+		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
+		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
+		"SELECT outcome FROM idem_submit_refund('plans', 'r1-$key')",
+		"SELECT outcome FROM idem_settle_refund('plans', 'r1-$key', 'failed', 'x1-$key')",
+		"SELECT outcome FROM idem_retry_refund('plans', 'r1-$key')",
+		"SELECT outcome FROM idem_settle_refund('plans', 'r1-$key', 'succeeded', 'x1-$key')",
+		"SELECT outcome FROM idem_settle_refund('plans', NULL, 'succeeded', 'x2-$key', 10, payment_no => 'no-a$key')",
+		"SELECT outcome FROM idem_settle_refund('plans', NULL, 'succeeded', 'x3-$key', 10, channel => 'alipay', trade_no => 'trade-a$key')",
+		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r2-$key', 10, 'CNY')",
+		"SELECT outcome FROM idem_cancel_refund('plans', 'r2-$key')",
+		"SELECT outcome FROM idem_release_refunds('plans', '{r1-$key,r2-$key}')",
+		"SELECT outcome FROM idem_record_dispute('plans', 'alipay', '', 'trade-a$key', 'd$key', 'opened', 20, 'CNY')",
+		"SELECT outcome FROM idem_record_dispute('plans', 'alipay', '', 'trade-a$key', 'd$key', 'lost', 20, 'CNY')",
 		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w1')",
 		"SELECT outcome FROM idem_acquire_lease('plans', 'l$key', 'w2', wait => '0')",
 		"SELECT outcome FROM idem_renew_lease('plans', 'l$key', 1, '1 minute')",
@@ -85,6 +96,10 @@ INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at)
 	SELECT 'plans', 'bound-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
 INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, created_at)
 	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
+INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, created_at)
+	SELECT 'plans', 'load-' || i, '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 100, 'CNY', 'cancelled', 'surplus', now() - interval '1 day' FROM generate_series(1, $million) i;
+INSERT INTO idem_dispute (tenant_id, channel, account, dispute_no, trade_no, receipt_no, stage, amount, currency, created_at)
+	SELECT 'plans', 'alipay', '', 'load-' || i, 'load-' || i, '9' || i, 'won', 100, 'CNY', now() FROM generate_series(1, $million) i;
 INSERT INTO idem_lease (tenant_id, name, worker, fence, lease_until, acquired_at)
 	SELECT 'plans', 'load-' || i, 'w', 1, now(), now() FROM generate_series(1, $million) i;
 INSERT INTO idem_entitlement (tenant_id, grant_key, user_id, benefit, quantity, revoked, status, payment_no, receipt_no, order_id, purchase_no, campaign, on_refund, granted_at)
@@ -126,6 +141,11 @@ foreach my $scene (@scenes)
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, "CREATE EXTENSION idem; $scene->{rows}");
 	my $session = $scene->{session} = open_session($node, $database);
+	# while the table is as small as it looks
+	$session->ask('SET plan_cache_mode = force_generic_plan;'
+		  . ' PREPARE careless AS SELECT status FROM idem_payment WHERE tenant_id = $1 AND payment_no = $2');
+	$session->ask($careless);
+	$session->ask('RESET plan_cache_mode');
 	foreach my $n (1 .. 10)
 	{
 		$session->ask('BEGIN');
@@ -134,10 +154,6 @@ foreach my $scene (@scenes)
 		# the tables stay as small as they were
 		$session->ask('ROLLBACK');
 	}
-	$session->ask('SET plan_cache_mode = force_generic_plan;'
-		  . ' PREPARE careless AS SELECT status FROM idem_payment WHERE tenant_id = $1 AND payment_no = $2');
-	$session->ask($careless);
-	$session->ask('RESET plan_cache_mode');
 }
 
 my @loads = map { begin_program('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-c', $load, '-d', $node->connstr($_->{database})) } @scenes;
