@@ -244,6 +244,16 @@ SELECT outcome FROM idem_create_order(repeat('x', 254), 'access-1', 100, 'CNY');
 \set VERBOSITY default
 RESET ROLE;
 
+-- every capability can be given and taken back, procedures and views included
+SELECT c.capability, a.outcome AS allowed, b.outcome AS again FROM (SELECT DISTINCT capability FROM idem_capability) c,
+	idem_allow('regress_idem_outsider', c.capability) a, idem_allow('regress_idem_outsider', c.capability) b ORDER BY 1;
+SELECT has_function_privilege('regress_idem_outsider', 'idem_wait_events(text, interval)', 'EXECUTE') AS may_wait,
+	has_table_privilege('regress_idem_outsider', 'idem_outbox_lag', 'SELECT') AS may_see;
+SELECT c.capability, a.outcome FROM (SELECT DISTINCT capability FROM idem_capability) c,
+	idem_disallow('regress_idem_outsider', c.capability) a ORDER BY 1;
+SELECT has_function_privilege('regress_idem_outsider', 'idem_wait_events(text, interval)', 'EXECUTE') AS may_wait,
+	has_table_privilege('regress_idem_outsider', 'idem_outbox_lag', 'SELECT') AS may_see;
+
 -- in a schema that is closed to the role, it gets USAGE too, and keeps it
 BEGIN;
 SET LOCAL idem.allow_drop = on;
