@@ -108,6 +108,24 @@ SET LOCAL shop.meddle = 'void';
 SELECT * FROM idem_move('shop.bill', '5', 'next');
 SELECT from_state, to_state, event FROM idem_history_of('shop.bill', '5');
 
+-- a move that makes another one, of a table that has just changed
+CREATE TABLE shop.follower (id int PRIMARY KEY, status text);
+SELECT outcome FROM idem_attach_machine('shop.follower', 'status', 'bill');
+INSERT INTO shop.follower SELECT n, 'draft' FROM generate_series(1, 6) n;
+CREATE FUNCTION shop.follow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'follower %', (SELECT outcome FROM idem_move('shop.follower', '6', 'next', reason => 'follows'));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER follow AFTER UPDATE ON shop.bill FOR EACH ROW EXECUTE FUNCTION shop.follow();
+SELECT * FROM idem_move('shop.follower', '5', 'void');
+ALTER TABLE shop.follower ADD added int;
+SELECT outcome FROM idem_move('shop.bill', '6', 'next', reason => 'leads');
+SELECT outcome FROM idem_move('shop.bill', '6', 'next');
+SELECT to_state, reason FROM idem_history_of('shop.follower', '6');
+SELECT to_state, reason FROM idem_history_of('shop.bill', '6');
+DROP TRIGGER follow ON shop.bill;
+
 --
 -- Keys
 --
@@ -209,6 +227,8 @@ SELECT idem_history_of('shop.piece', '{}');
 SELECT idem_history_of('shop.nothing', '{}');
 SELECT idem_history_of('nothing at all', '{}');
 SELECT idem_history_of('', '{}');
+SELECT idem_history_of('receipt', '{}');
+SELECT idem_history_of('idem_outbox', '{}');
 SELECT idem_history_of('shop.bill', NULL);
 SELECT idem_history_of(NULL, '1');
 SELECT idem_move(NULL, '1', 'next');
