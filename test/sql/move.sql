@@ -109,7 +109,7 @@ SELECT * FROM idem_move('shop.bill', '5', 'next');
 SELECT from_state, to_state, event FROM idem_history_of('shop.bill', '5');
 
 -- a move that makes another one, of a table that has just changed
-CREATE TABLE shop.follower (id int PRIMARY KEY, status text);
+CREATE TABLE shop.follower (id int PRIMARY KEY, status pg_catalog.text);
 SELECT outcome FROM idem_attach_machine('shop.follower', 'status', 'bill');
 INSERT INTO shop.follower SELECT n, 'draft' FROM generate_series(1, 6) n;
 CREATE FUNCTION shop.follow() RETURNS trigger LANGUAGE plpgsql AS $$
