@@ -255,6 +255,7 @@ do_attach(Attach *attach)
 	examine(attach);
 	if (is_complete(attach))
 		return "duplicate";
+	attach_demand_right(attach);
 
 	if (!machine_hold(attach->call, machine, ShareLock) ||
 		!attach_lock_members(attach, ShareRowExclusiveLock))

@@ -53,6 +53,7 @@ extern void attach_compare(Attach *attach, const Trigger *trigger);
 extern bool attach_is_complete(const Attach *attach, Oid member);
 extern char *attach_trigger_faults(Oid guard, Relation table, const Trigger *found,
 								   bool forbid_delete);
+extern void attach_demand_right(const Attach *attach);
 extern void attach_create_triggers(Attach *attach);
 extern void attach_drop_triggers(Oid guard, Oid member);
 

@@ -343,34 +343,29 @@ demand_move(Check *check)
 /* ---------- guards of moves ---------- */
 
 /*
- * A row as jsonb.  It is made as whoever makes the move, before anything is
- * called as somebody else: a cast to json that belongs to the table's owner
- * may run here, as his triggers do.
+ * A row as jsonb, without columns that are not there: generated ones before
+ * they are computed, and virtual ones ever.  It is made as whoever makes the
+ * move, before anything is called as somebody else: a cast to json that belongs
+ * to the table's owner may run here, as his triggers do.
  */
 static Datum
-row_as_jsonb(TupleTableSlot *row)
-{
-	Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(row));
-
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
-}
-
-/* The row to come, without generated columns, which are not computed yet */
-static Datum
-new_row_as_jsonb(Check *check)
+row_as_jsonb(Check *check, TupleTableSlot *row, bool computed)
 {
 	TupleDesc	desc = RelationGetDescr(check->table);
-	Datum		row = row_as_jsonb(check->after);
+	Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(row));
+	Datum		jsonb = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 
-		if (column->attgenerated != '\0' && !column->attisdropped)
-			row = DirectFunctionCall2(jsonb_delete, row,
-									  CStringGetTextDatum(NameStr(column->attname)));
+		if (column->attisdropped || column->attgenerated == '\0' ||
+			(computed && column->attgenerated == ATTRIBUTE_GENERATED_STORED))
+			continue;
+		jsonb = DirectFunctionCall2(jsonb_delete, jsonb,
+									CStringGetTextDatum(NameStr(column->attname)));
 	}
-	return row;
+	return jsonb;
 }
 
 /* Does the move's guard, if it has one, let the row go? */
@@ -385,8 +380,8 @@ guard_permits(Check *check)
 	if (check->guard == NULL)
 		return true;
 	machine = attachment_machine(check->fcinfo, check->attachment);
-	args[0] = row_as_jsonb(check->before);
-	args[1] = new_row_as_jsonb(check);
+	args[0] = row_as_jsonb(check, check->before, true);
+	args[1] = row_as_jsonb(check, check->after, false);
 	answer = deputy_call(machine->defined_by, check->guard, BOOLOID,
 						 lengthof(args), argtypes, args);
 	return !answer.isnull && DatumGetBool(answer.value);

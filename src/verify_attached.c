@@ -110,17 +110,43 @@ check_guards(const Checked *check)
 
 /* ---------- rows ---------- */
 
+/*
+ * Is a row still what the calling statement sees?  The rules that it is judged
+ * by are those of now, and it may have been moved to let them change.
+ */
+static bool
+still_stands(const Checked *check, TupleTableSlot *row)
+{
+	Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(check->table, NULL);
+	bool		stands = table_tuple_fetch_row_version(check->table, &row->tts_tid, latest, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(latest);
+	return stands;
+}
+
+static bool
+is_declared(const Checked *check, const char *state)
+{
+	return state != NULL && machine_state(check->machine, state, strlen(state)) != NULL;
+}
+
 static void
 check_row(const Checked *check, TupleTableSlot *row)
 {
 	Attachment *attachment = check->attachment;
 	NullableDatum state = attached_text(&attachment->state, row);
-	char	   *word = state.isnull ? "null" : TextDatumGetCString(state.value);
+	char	   *word = state.isnull ? NULL : TextDatumGetCString(state.value);
 	NullableDatum last;
 
-	if (state.isnull || machine_state(check->machine, word, strlen(word)) == NULL)
-		report_row(check, row, "attached_state_declared",
-				   psprintf("machine %s has no state %s", attachment->machine_name, word));
+	if (!is_declared(check, word))
+	{
+		if (still_stands(check, row))
+			report_row(check, row, "attached_state_declared",
+					   psprintf("machine %s has no state %s", attachment->machine_name,
+								word == NULL ? "null" : word));
+	}
 	else if (attachment->history &&
 			 !move_history_agrees(check->call, attachment, row, state, &last))
 		report_row(check, row, "attached_history_ends_in_state",

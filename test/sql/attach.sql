@@ -370,6 +370,14 @@ SET LOCAL ROLE regress_idem_maker;
 SELECT outcome FROM idem_attach_machine('shop.mine', 'status', 'ticket', '{id}');
 SELECT outcome FROM idem_detach_machine('shop.mine');
 RESET ROLE;
+-- the extension's owner, if he is no superuser, needs a right on the table
+CREATE ROLE regress_idem_house;
+SAVEPOINT owner;
+ALTER FUNCTION idem_attach_machine OWNER TO regress_idem_house;
+GRANT EXECUTE ON FUNCTION idem_attach_machine TO regress_idem_maker;
+SET LOCAL ROLE regress_idem_maker;
+SELECT outcome FROM idem_attach_machine('shop.mine', 'status', 'ticket');
+ROLLBACK TO owner;
 -- the history of the table that it was is not for whoever takes its name
 CREATE SCHEMA market AUTHORIZATION regress_idem_other;
 SET LOCAL ROLE regress_idem_other;
