@@ -46,7 +46,15 @@ foreach my $line (
 
 # ---- and whatever is told of it -------------------------------------------------
 
-my @workers = map { open_session($node) } 1 .. $sessions;
+my @workers;
+
+# open_workers(): new sessions; a session has its time
+sub open_workers
+{
+	$_->close foreach @workers;
+	@workers = map { open_session($node) } 1 .. $sessions;
+	return;
+}
 
 # deliver(ROUND, DELIVERIES): all sessions at once; returns what they complain of
 sub deliver
@@ -91,6 +99,7 @@ my $differ = 0;
 foreach my $round (1 .. $rounds)
 {
 	my $seed = $first_seed + $round - 1;
+	open_workers() if $round % 50 == 1;
 	my $said = play($round, $seed);
 	my $books = books_of($node, $round);
 	my $rest = rest_of($node, $round);

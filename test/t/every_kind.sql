@@ -110,3 +110,19 @@ SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-free', 'b
 -- a hook that fails
 SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)');
 SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-gone', 'by-hand');
+
+-- what channels told: paid, again, tampered with, of nobody's payment, unmapped, unrouted and routed, unreadable; and what we call things
+SELECT outcome FROM idem_set_channel_event('till', 'sold', false, 'paid');
+SELECT outcome FROM idem_set_channel_event('alipay', 'TRADE_FINISHED', false, 'none');
+SELECT outcome FROM idem_set_channel_account('kinds', 'till', 'till-1', 'hold');
+SELECT outcome FROM idem_create_payment('kinds', 'told', 70, 'CNY', 'key-told', payment_no => 'pay-told');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1', payload => '{"sold": true}');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-2', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 7, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-3', 'pay-untold', 'trade-untold', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-4', 'pay-told', 'trade-told', 'stolen', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'alipay', 'told-5', 'pay-told', 'trade-told', 'TRADE_FINISHED', 70, 'CNY');
+SELECT outcome FROM idem_receive_notification('unrouted', 'till', 'told-6', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_reroute_notification('till', 'till-1', 'told-6', 'kinds');
+SELECT outcome, tenant_id FROM idem_stripe_event('{"id": "told-7", "type": "payment_intent.succeeded", "data": {"object": {"object": "payment_intent"}}}');
+SELECT outcome, tenant_id FROM idem_wechat_notification('{"id": "told-8"}');
