@@ -393,6 +393,18 @@ static const Invariant invariants[] = {
 		" WHERE coalesce(h.n, 0) <> 1"
 	},
 
+	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
+	{
+		"receipt_reaches_sum",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
+		" FROM @schema@.idem_receipt r LEFT JOIN"
+		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
+		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
+		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
+	},
+
 	/* ---------- notifications ---------- */
 
 	/* Money that a channel was answered for is on the books */

@@ -30,15 +30,16 @@ JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::reg
 WHERE e.extname = 'idem' AND d.deptype = 'e' AND c.relkind = 'r' ORDER BY 1
 SQL
 
-# Row counts and a digest of all rows, table by table.  An anomaly that recurs
-# counts a hit, which is all that a repetition may change.
+# Row counts and a digest of all rows, table by table.  A notification that is
+# repeated and an anomaly that recurs count a hit, which is all that a repetition
+# may change.
 sub contents
 {
 	my ($node, $database) = @_;
 	return join "\n", map {
 		"$_ " . $node->safe_psql($database,
 			"SELECT count(*), md5(coalesce(string_agg(r, E'\\n' ORDER BY r COLLATE \"C\"), '')) FROM"
-			  . " (SELECT CASE WHEN '$_' = 'idem_anomaly' THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text ELSE t::text END FROM $_ t) AS rows (r)")
+			  . " (SELECT CASE WHEN '$_' IN ('idem_anomaly', 'idem_notification') THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text ELSE t::text END FROM $_ t) AS rows (r)")
 	} @tables;
 }
 

@@ -50,6 +50,15 @@ sub calls
 		"SELECT outcome FROM idem_cancel_order('plans', 'f$key')",
 		"SELECT outcome FROM idem_confirm_payment('plans', 'no-orphan-$key', 'alipay', 'trade-o$key', 100, 'CNY')",
 		sprintf($create, "o$key", "o$key", "no-orphan-$key"),
+		"SELECT outcome FROM idem_receive_notification('plans', 'alipay', 'n$key', 'no-a$key', 'trade-a$key', 'TRADE_SUCCESS', 100, 'CNY')",
+		"SELECT outcome FROM idem_receive_notification('plans', 'alipay', 'n$key', 'no-a$key', 'trade-a$key', 'TRADE_SUCCESS', 100, 'CNY')",
+		"SELECT outcome FROM idem_receive_notification('plans', 'alipay', 'n$key', 'no-a$key', 'trade-a$key', 'TRADE_SUCCESS', 1, 'CNY')",
+		"SELECT outcome FROM idem_receive_notification('plans', 'alipay', 'x$key', 'no-x$key', 'trade-x$key', 'TRADE_CLOSED', 1, 'CNY')",
+		"SELECT outcome FROM idem_alipay_notification('{\"notify_id\": \"m$key\", \"out_trade_no\": \"no-a$key\", \"trade_no\": \"trade-a$key\", \"trade_status\": \"TRADE_SUCCESS\", \"total_amount\": \"1.00\", \"refund_fee\": \"0.30\"}')",
+		"SELECT idem_tenant_of('alipay', 'load-1', 'no-a$key'), idem_tenant_of('alipay', 'load-1', 'none')",
+		"SELECT outcome FROM idem_set_channel_account('plans', 'wechat', 'w$key')",
+		"SELECT outcome FROM idem_set_channel_event('plans', 'e$key', false, 'paid')",
+		"SELECT outcome FROM idem_set_channel_event('plans', 'e$key', false, 'none')",
 		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
 		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
 		"SELECT outcome FROM idem_submit_refund('plans', 'r1-$key')",
@@ -78,7 +87,7 @@ sub calls
 		"SELECT count(*) FROM idem_create_payments('plans', jsonb_build_array(jsonb_build_object('order_id', 'g$key', 'amount', 1, 'currency', 'CNY', 'request_key', 'g$key')))");
 }
 
-# A million orders, payments with keys, receipts and leases of the same tenant,
+# A million orders, payments with keys, receipts, refunds, disputes, notifications, anomalies and leases of the same tenant,
 # with the triggers that a restore would meet.
 my $load = <<"SQL";
 INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at)
@@ -89,6 +98,10 @@ INSERT INTO idem_payment_key (tenant_id, request_key, payment_no, created_at)
 	SELECT 'plans', 'bound-' || i, 'load-' || i, now() FROM generate_series(1, $million) i;
 INSERT INTO idem_receipt (tenant_id, receipt_no, payment_no, order_id, purchase_no, channel, trade_no, reported_payment_no, amount, currency, disposition, created_at)
 	SELECT 'plans', '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 'load-' || i, 'load-' || i, 100, 'CNY', 'applied', now() FROM generate_series(1, $million) i;
+INSERT INTO idem_notification (tenant_id, channel, notify_id, payment_no, trade_no, kind, digest, outcome, ack, received_at, last_hit_at)
+	SELECT 'plans', 'alipay', 'load-' || i, 'load-' || i, 'load-' || i, 'paid', '', 'paid', true, now(), now() FROM generate_series(1, $million) i;
+INSERT INTO idem_anomaly (tenant_id, anomaly_no, kind, entity, key, status, opened_at, last_hit_at)
+	SELECT 'plans', '8' || i, 'tampered', 'notification', 'load-' || i, 'opened', now(), now() FROM generate_series(1, $million) i;
 INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, amount, currency, status, cause, created_at)
 	SELECT 'plans', 'load-' || i, '9' || i, 'load-' || i, 'load-' || i, 1, 'alipay', 100, 'CNY', 'cancelled', 'surplus', now() - interval '1 day' FROM generate_series(1, $million) i;
 INSERT INTO idem_dispute (tenant_id, channel, account, dispute_no, trade_no, receipt_no, stage, amount, currency, created_at)

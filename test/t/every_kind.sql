@@ -95,3 +95,19 @@ SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, a
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'work', lease => '10 years');
 SELECT c.outcome FROM idem_request r, idem_checkpoint_request(tenant_id, scope, key, attempt, 'sent', '{"to": "bank"}') c WHERE tenant_id = 'kinds' AND key = 'work';
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 microsecond', on_expiry => 'unknown');
+
+-- what channels told: paid, again, tampered with, of nobody's payment, unmapped, unrouted and routed, unreadable; and what we call things
+SELECT outcome FROM idem_set_channel_event('till', 'sold', false, 'paid');
+SELECT outcome FROM idem_set_channel_event('alipay', 'TRADE_FINISHED', false, 'none');
+SELECT outcome FROM idem_set_channel_account('kinds', 'till', 'till-1', 'hold');
+SELECT outcome FROM idem_create_payment('kinds', 'told', 70, 'CNY', 'key-told', payment_no => 'pay-told');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1', payload => '{"sold": true}');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-2', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 7, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-3', 'pay-untold', 'trade-untold', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-4', 'pay-told', 'trade-told', 'stolen', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'alipay', 'told-5', 'pay-told', 'trade-told', 'TRADE_FINISHED', 70, 'CNY');
+SELECT outcome FROM idem_receive_notification('unrouted', 'till', 'told-6', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_reroute_notification('till', 'till-1', 'told-6', 'kinds');
+SELECT outcome, tenant_id FROM idem_stripe_event('{"id": "told-7", "type": "payment_intent.succeeded", "data": {"object": {"object": "payment_intent"}}}');
+SELECT outcome, tenant_id FROM idem_wechat_notification('{"id": "told-8"}');
