@@ -77,12 +77,18 @@ open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE 
 	return index_open(index_oid, AccessShareLock);
 }
 
-/* Locks stay until the transaction ends, as after any SELECT */
+/*
+ * Locks stay until the transaction ends, as after any SELECT.  Backward goes who
+ * reads an append-only table, whose locks go at once: it is emptied by TRUNCATE,
+ * which must not wait for the end of whoever has read there.
+ */
 static void
-close_both(Relation table, Relation index)
+close_both(Relation table, Relation index, ScanDirection direction)
 {
-	index_close(index, NoLock);
-	table_close(table, NoLock);
+	LOCKMODE	unlock = ScanDirectionIsBackward(direction) ? AccessShareLock : NoLock;
+
+	index_close(index, unlock);
+	table_close(table, unlock);
 }
 
 /* The equality of a type that our keys have */
@@ -97,6 +103,8 @@ equality_of(Oid type)
 			return F_BYTEAEQ;
 		case INT2OID:
 			return F_INT2EQ;
+		case XID8OID:
+			return F_XID8EQ;
 		default:
 			return F_INT4EQ;
 	}
@@ -239,7 +247,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	ExecDropSingleTupleTableSlot(slot);
 	if (snapshot != &seen)
 		UnregisterSnapshot(snapshot);
-	close_both(table, by);
+	close_both(table, by, direction);
 
 	if (sight == IDEM_SIGHT_DIRTY && lost)
 		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, only_first);
@@ -262,7 +270,7 @@ idem_look(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, true));
 }
 
-/* The last such row */
+/* The last such row, of an append-only table */
 IdemRow *
 idem_look_last(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			   IdemSight sight)

@@ -60,6 +60,19 @@ slot_hold(IdemCall *call, const Subscription *subscription, int slot)
 						  slot_name(subscription, slot), ExclusiveLock, false);
 }
 
+bool
+slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot)
+{
+	int			pause_ms = 1;
+
+	while (!slot_hold(call, subscription, slot))
+	{
+		if (!idem_pause(call, &pause_ms))
+			return false;
+	}
+	return true;
+}
+
 void
 slot_let_go(IdemCall *call, const Subscription *subscription, int slot)
 {
@@ -94,15 +107,30 @@ read_row(const IdemRow *row, Position *position)
 	position->cap = row->isnull[CAP - 1] ? 0 : DatumGetInt32(IDEM_COLUMN(row, CAP));
 }
 
+static Oid
+side_of(const IdemCall *call, int side)
+{
+	return get_relname_relid(sides[side].table, call->house->nspoid);
+}
+
 /*
  * Both sides are locked before either is looked at: who moves positions from
- * one to the other and empties the first is then done, or has not begun.
+ * one to the other and empties the first is then done, or has not begun.  They
+ * are locked no longer than that, since who waits for events, or acts on them,
+ * may be at it for hours: what the slot's holder has read nobody moves.
  */
 static void
 lock_sides(const IdemCall *call)
 {
 	for (int side = 0; side < (int) lengthof(sides); side++)
-		LockRelationOid(get_relname_relid(sides[side].table, call->house->nspoid), AccessShareLock);
+		LockRelationOid(side_of(call, side), AccessShareLock);
+}
+
+static void
+unlock_sides(const IdemCall *call)
+{
+	for (int side = 0; side < (int) lengthof(sides); side++)
+		UnlockRelationOid(side_of(call, side), AccessShareLock);
 }
 
 Position
@@ -136,6 +164,7 @@ position_read(IdemCall *call, const Subscription *subscription, int slot)
 		read_row(newest, &position);
 	else
 		position.lo = log_beginning();
+	unlock_sides(call);			/* not before: snapshots may lie out of line */
 	return position;
 }
 
