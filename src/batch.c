@@ -20,22 +20,49 @@ enum
 };
 
 
+/* Is this the number of the batch? */
+static bool
+is_batch(NullableDatum number, int64 batch)
+{
+	return !number.isnull && DatumGetInt64(number.value) == batch;
+}
+
 /* The slots that a batch was handed out from, and where they stand now */
 static List *
 batch_positions(IdemCall *call, const Subscription *subscription, int64 batch)
 {
+	PositionReader *reader = position_reader_open(call, subscription);
 	List	   *positions = NIL;
 
 	for (int slot = 0; slot < subscription->slots; slot++)
 	{
-		Position   *position = palloc(sizeof(Position));
+		Position	at = position_reader_read(reader, slot);
+		Position   *position;
 
-		*position = position_read(call, subscription, slot);
-		if ((!position->batch.isnull && DatumGetInt64(position->batch.value) == batch) ||
-			(!position->acked.isnull && DatumGetInt64(position->acked.value) == batch))
-			positions = lappend(positions, position);
+		if (!is_batch(at.batch, batch) && !is_batch(at.acked, batch))
+			continue;
+		position = palloc(sizeof(Position));
+		*position = at;
+		positions = lappend(positions, position);
 	}
+	position_reader_close(reader);
 	return positions;
+}
+
+/* The same slots once more, now that they are held: no others can have joined */
+static void
+read_anew(IdemCall *call, const Subscription *subscription, List *positions)
+{
+	PositionReader *reader = position_reader_open(call, subscription);
+	ListCell   *cell;
+
+	foreach(cell, positions)
+	{
+		Position   *position = lfirst(cell);
+
+		*position = position_reader_read(reader, position->slot);
+	}
+	position_reader_close(reader);
 }
 
 pg_noreturn static void
@@ -66,22 +93,26 @@ hold_slots(IdemCall *call, const Subscription *subscription, List *positions)
 static BatchState
 state_of(List *positions, int64 batch)
 {
-	Position   *first;
+	int			parts = 0;
 	int			out = 0;
+	int			acked = 0;
 	ListCell   *cell;
 
-	if (positions == NIL)
-		return BATCH_LOST;
-	first = linitial(positions);
 	foreach(cell, positions)
 	{
 		Position   *position = lfirst(cell);
 
-		out += !position->batch.isnull && DatumGetInt64(position->batch.value) == batch;
+		if (is_batch(position->batch, batch))
+		{
+			out++;
+			parts = position->parts;
+		}
+		else
+			acked += is_batch(position->acked, batch);
 	}
-	if (out == 0)
-		return BATCH_ACKED;
-	return out == list_length(positions) && out == first->parts ? BATCH_OUT : BATCH_LOST;
+	if (out > 0)
+		return out == parts && acked == 0 ? BATCH_OUT : BATCH_LOST;
+	return acked > 0 ? BATCH_ACKED : BATCH_LOST;
 }
 
 List *
@@ -92,7 +123,7 @@ batch_hold(IdemCall *call, const Subscription *subscription, int64 batch, BatchS
 	*state = BATCH_BUSY;
 	if (!hold_slots(call, subscription, positions))
 		return NIL;
-	positions = batch_positions(call, subscription, batch);
+	read_anew(call, subscription, positions);
 	*state = state_of(positions, batch);
 	return positions;
 }

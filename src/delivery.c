@@ -27,6 +27,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "miscadmin.h"
 #include "utils/lsyscache.h"
 
 #define MAX_BATCH_EVENTS 10000
@@ -210,15 +211,19 @@ take_slot(Fetch *fetch, Position *position)
 static NullableDatum
 batch_of_worker(Fetch *fetch)
 {
-	for (int slot = 0; slot < fetch->subscription->slots; slot++)
+	PositionReader *reader = position_reader_open(fetch->call, fetch->subscription);
+	NullableDatum batch = IDEM_NULL;
+
+	for (int slot = 0; slot < fetch->subscription->slots && batch.isnull; slot++)
 	{
-		Position	position = position_read(fetch->call, fetch->subscription, slot);
+		Position	position = position_reader_read(reader, slot);
 
 		if (position_is_leased(&position, fetch->call->now) &&
 			idem_same_text(position.worker.value, fetch->worker))
-			return position.batch;
+			batch = position.batch;
 	}
-	return IDEM_NULL;
+	position_reader_close(reader);
+	return batch;
 }
 
 /*

@@ -101,15 +101,16 @@ handed_out(IdemCall *call, const Subscription *subscription, const Position *pos
 		.bytes = PG_INT64_MAX, .examine = INT_MAX
 	};
 	LogReader  *reader;
-	List	   *deliveries = NIL;
+	List	   *deliveries;
 	ListCell   *cell;
 
 	if (position->upto <= position->pos || window.hi == NULL)
 		return NIL;
 	reader = log_reader_open(call);
-	foreach(cell, log_read(reader, &window, &limits).events)
-		deliveries = lappend(deliveries, delivery_of_row(lfirst(cell), position->deliveries));
+	deliveries = log_read(reader, &window, &limits).events;
 	log_reader_close(reader);
+	foreach(cell, deliveries)
+		((Delivery *) lfirst(cell))->attempt = position->deliveries;
 	return parked_unknown(call, subscription, deliveries);
 }
 

@@ -30,6 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/uuid.h"
 #include "utils/xid8.h"
 
 /* Index columns */
@@ -67,7 +68,8 @@ struct LogReader
 	int64		after;			/* entries up to here are done */
 	int64		upto;			/* and those behind here are not asked for */
 	int			wanted;
-	binaryheap *nearest;		/* of Candidate; the greatest seq on top */
+	binaryheap *nearest;		/* of those in the pool; the greatest seq on top */
+	Candidate  *pool;
 };
 
 
@@ -167,7 +169,7 @@ keep(LogReader *reader, int n, ItemPointer tid, int64 seq)
 	if (is_full(reader))
 		candidate = (Candidate *) DatumGetPointer(binaryheap_first(reader->nearest));
 	else
-		candidate = palloc(sizeof(Candidate));
+		candidate = &reader->pool[reader->nearest->bh_size];
 	candidate->seq = seq;
 	candidate->tid = *tid;
 	candidate->slice = n;
@@ -311,14 +313,6 @@ collect(LogReader *reader, int *ncandidates)
 	return candidates;
 }
 
-static void
-free_candidates(Candidate **candidates, int ncandidates)
-{
-	for (int i = 0; i < ncandidates; i++)
-		pfree(candidates[i]);
-	pfree(candidates);
-}
-
 
 /* ---------- rows ---------- */
 
@@ -337,64 +331,79 @@ is_wanted(const LogWindow *window, TupleTableSlot *slot)
 	return window->types == NIL;
 }
 
-/* The row's own copy of what lies out of line: its slice may be emptied */
-static void
-bring_in(IdemRow *row)
-{
-	for (int attnum = EVENT_TENANT_ID; attnum <= EVENT_HEADERS; attnum++)
-	{
-		if (!row->isnull[attnum - 1])
-			IDEM_COLUMN(row, attnum) =
-				PointerGetDatum(PG_DETOAST_DATUM_PACKED(IDEM_COLUMN(row, attnum)));
-	}
-}
-
+/* How many bytes the event's own data has */
 static int64
-bytes_of(const IdemRow *row)
+bytes_of(const LogEvent *event)
 {
 	int64		bytes = 0;
 
 	for (int attnum = EVENT_TENANT_ID; attnum <= EVENT_HEADERS; attnum++)
 	{
-		if (!row->isnull[attnum - 1])
-			bytes += VARSIZE_ANY(DatumGetPointer(IDEM_COLUMN(row, attnum)));
+		if (!event->columns[attnum - 1].isnull)
+			bytes += VARSIZE_ANY(DatumGetPointer(event->columns[attnum - 1].value));
 	}
 	return bytes;
 }
 
-static IdemRow *
-copy_row(LogTable *slice)
+/*
+ * A copy of the event in the slot, in one piece: there may be thousands.  What
+ * lies out of line is brought in, since its slice may be emptied.
+ */
+static LogEvent *
+copy_event(TupleTableSlot *slot)
 {
-	IdemRow    *row = palloc(sizeof(IdemRow));
+	LogEvent	here;
+	LogEvent   *event;
+	char	   *room;
 
-	row->tid = slice->slot->tts_tid;
-	row->values = palloc(sizeof(Datum) * EVENT_NATTS);
-	row->isnull = palloc(sizeof(bool) * EVENT_NATTS);
-	heap_deform_tuple(ExecCopySlotHeapTuple(slice->slot), RelationGetDescr(slice->table),
-					  row->values, row->isnull);
-	bring_in(row);
-	return row;
+	slot_getsomeattrs(slot, EVENT_SEQ);
+	for (int i = 0; i < EVENT_SEQ; i++)
+		here.columns[i] = (NullableDatum) {slot->tts_values[i], slot->tts_isnull[i]};
+	for (int i = EVENT_TENANT_ID - 1; i < EVENT_HEADERS; i++)
+	{
+		if (!here.columns[i].isnull)
+			here.columns[i].value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(here.columns[i].value));
+	}
+
+	/* each begins where any type may */
+	event = palloc(sizeof(LogEvent) + UUID_LEN + bytes_of(&here) + EVENT_SEQ * MAXIMUM_ALIGNOF);
+	*event = here;
+	event->seq = DatumGetInt64(here.columns[EVENT_SEQ - 1].value);
+	event->parked = false;
+	room = (char *) event + MAXALIGN(sizeof(LogEvent));
+	for (int i = EVENT_ID - 1; i < EVENT_HEADERS; i++)
+	{
+		char	   *data = DatumGetPointer(here.columns[i].value);
+		Size		size = i == EVENT_ID - 1 ? UUID_LEN : here.columns[i].isnull ? 0 : VARSIZE_ANY(data);
+
+		memcpy(room, data, size);
+		event->columns[i].value = PointerGetDatum(room);
+		room += MAXALIGN(size);
+	}
+	return event;
 }
 
 /*
- * The row of an entry; NULL if it was never committed, or is not wanted.  An
- * entry may outlive its row, and its place be given to another.
+ * The event of an entry; NULL if it was never committed, or is not wanted.  An
+ * entry may outlive its row, and its place be given to another.  Rows are
+ * fetched as the index scan would do it, which keeps the last page in hand.
  */
-static IdemRow *
+static LogEvent *
 fetch(LogReader *reader, const Candidate *candidate)
 {
 	LogTable   *slice = &reader->slices[candidate->slice];
-	IdemRow    *row = NULL;
+	ItemPointerData tid = candidate->tid;
+	LogEvent   *event = NULL;
+	bool		again = false;
 	bool		isnull;
 
-	if (!table_tuple_fetch_row_version(slice->table, unconstify(ItemPointerData *, &candidate->tid),
-									   reader->snapshot, slice->slot))
+	if (!table_index_fetch_tuple(slice->scan->xs_heapfetch, &tid, reader->snapshot, slice->slot,
+								 &again, NULL))
 		return NULL;
 	if (DatumGetInt64(slot_getattr(slice->slot, EVENT_SEQ, &isnull)) == candidate->seq &&
 		is_wanted(reader->window, slice->slot))
-		row = copy_row(slice);
-	ExecClearTuple(slice->slot);
-	return row;
+		event = copy_event(slice->slot);
+	return event;
 }
 
 /* Add the rows of some entries to a batch; false: there is no room for more */
@@ -404,21 +413,21 @@ add_rows(LogReader *reader, const LogLimits *limits, Candidate **candidates, int
 {
 	for (int i = 0; i < ncandidates; i++)
 	{
-		IdemRow    *row;
+		LogEvent   *event;
 
 		CHECK_FOR_INTERRUPTS();
 		if (list_length(batch->events) >= limits->events)
 			return false;
-		row = fetch(reader, candidates[i]);
-		if (row != NULL)
+		event = fetch(reader, candidates[i]);
+		if (event != NULL)
 		{
-			int64		bytes = bytes_of(row);
+			int64		bytes = bytes_of(event);
 
 			batch->full = batch->bytes + bytes > limits->bytes &&
 				(batch->events != NIL || !limits->one_at_least);
 			if (batch->full)
 				return false;
-			batch->events = lappend(batch->events, row);
+			batch->events = lappend(batch->events, event);
 			batch->bytes += bytes;
 		}
 		batch->upto = candidates[i]->seq;
@@ -443,6 +452,7 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
 	reader->wanted = Min(Max(limits->events, LEAST_WANTED) + 1, MOST_WANTED);
 	reader->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	reader->nearest = binaryheap_allocate(reader->wanted, compare_candidates, NULL);
+	reader->pool = palloc(sizeof(Candidate) * reader->wanted);
 
 	do
 	{
@@ -452,9 +462,10 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
 		room = add_rows(reader, limits, candidates, ncandidates, &batch);
 		batch.more = !room || ncandidates == reader->wanted;
 		reader->after = batch.upto;
-		free_candidates(candidates, ncandidates);
+		pfree(candidates);
 	} while (batch.more && room && batch.examined < limits->examine);
 
+	pfree(reader->pool);
 	binaryheap_free(reader->nearest);
 	UnregisterSnapshot(reader->snapshot);
 	return batch;

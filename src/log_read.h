@@ -33,10 +33,19 @@ typedef struct LogLimits
 	int			examine;		/* look at about so many that are not wanted */
 } LogLimits;
 
+/* An event, with all that it points to in one piece of memory */
+typedef struct LogEvent
+{
+	NullableDatum columns[EVENT_SEQ];	/* up to seq */
+	int64		seq;
+	int32		attempt;		/* for who hands it out: how often it was */
+	bool		parked;			/* and where it was found */
+} LogEvent;
+
 /* Events in the order of seq */
 typedef struct LogBatch
 {
-	List	   *events;			/* of IdemRow */
+	List	   *events;			/* of LogEvent */
 	int64		bytes;
 	int64		upto;			/* all up to here have been looked at */
 	int			examined;

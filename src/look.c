@@ -124,8 +124,8 @@ fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 }
 
 /* Raise 40001 if the transaction's own snapshot does not see this row */
-static void
-demand_visible(Relation table, TupleTableSlot *slot)
+void
+idem_demand_visible(Relation table, TupleTableSlot *slot)
 {
 	if (IsolationUsesXactSnapshot() &&
 		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
@@ -238,7 +238,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
 		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
-			demand_visible(table, slot);
+			idem_demand_visible(table, slot);
 		rows = lappend(rows, copy_row(call, slot));
 		if (only_first)
 			break;
@@ -385,7 +385,7 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 							  LockTupleNoKeyExclusive, policy, flags, &failure);
 	if (result == TM_Ok)
 	{
-		demand_visible(table, slot);
+		idem_demand_visible(table, slot);
 		*row = copy_row(call, slot);
 		locked = ROW_LOCKED;
 	}

@@ -106,19 +106,6 @@ static IdemQuery insert_dead = IDEM_QUERY(
 
 /* ---------- deliveries ---------- */
 
-Delivery *
-delivery_of_row(const IdemRow *row, int32 attempt)
-{
-	Delivery   *delivery = palloc(sizeof(Delivery));
-
-	for (int i = 0; i < EVENT_SEQ; i++)
-		delivery->columns[i] = IDEM_NULLABLE(row, i + 1);
-	delivery->seq = DatumGetInt64(IDEM_COLUMN(row, EVENT_SEQ));
-	delivery->attempt = attempt;
-	delivery->parked = false;
-	return delivery;
-}
-
 bool
 delivery_same_key(const Delivery *a, const Delivery *b)
 {

@@ -19,6 +19,8 @@
  */
 #include "reading.h"
 
+#include "miscadmin.h"
+
 #define MAX_BATCH_BYTES (8 * 1024 * 1024)
 
 /* Opening a window is as much effort as looking at so many events */
@@ -54,7 +56,7 @@ reading_end(Reading *reading)
 static void
 open_window(Reading *reading, Position *position)
 {
-	int64		distance = (int64) reading->left * reading->subscription->slots * 2;
+	int64		distance = (int64) reading->left * reading->subscription->slots;
 
 	reading->effort -= WINDOW_EFFORT;
 	position->pos = 0;
@@ -81,16 +83,16 @@ close_window(const Reading *reading, Position *position)
 /* ---------- events ---------- */
 
 static List *
-deliveries_of(Reading *reading, const Position *position, List *rows)
+deliveries_of(Reading *reading, const Position *position, List *events)
 {
-	List	   *deliveries = NIL;
+	List	   *deliveries = events;
 	ListCell   *cell;
 
-	foreach(cell, rows)
-		deliveries = lappend(deliveries, delivery_of_row(lfirst(cell), position->deliveries));
+	foreach(cell, events)
+		((Delivery *) lfirst(cell))->attempt = position->deliveries;
 	if (reading->failed)
-		deliveries = parked_filter(reading->call, reading->subscription, position->slot, deliveries);
-	reading->passed = reading->passed || list_length(deliveries) < list_length(rows);
+		deliveries = parked_filter(reading->call, reading->subscription, position->slot, events);
+	reading->passed = reading->passed || list_length(deliveries) < list_length(events);
 	return deliveries;
 }
 

@@ -54,6 +54,13 @@ extern bool slot_hold(IdemCall *call, const Subscription *subscription, int slot
 extern bool slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot); /* within `wait` */
 extern void slot_let_go(IdemCall *call, const Subscription *subscription, int slot);
 
+/* Where the subscription stands in its slots, for who asks for several of them */
+typedef struct PositionReader PositionReader;
+
+extern PositionReader *position_reader_open(IdemCall *call, const Subscription *subscription);
+extern Position position_reader_read(PositionReader *reader, int slot);
+extern void position_reader_close(PositionReader *reader);
+
 /* Where the subscription stands in a slot, and write where it stands now */
 extern Position position_read(IdemCall *call, const Subscription *subscription, int slot);
 extern void position_append(IdemCall *call, const Subscription *subscription, Position *position);
@@ -88,18 +95,9 @@ extern void batch_acknowledge(IdemCall *call, const Subscription *subscription, 
 	a ".tenant_id = " b ".tenant_id AND " a ".aggregatetype = " b ".aggregatetype" \
 	" AND " a ".aggregateid = " b ".aggregateid"
 
-/*
- * An event that is handed out: a row of the log, or of those that are parked
- */
-typedef struct Delivery
-{
-	NullableDatum columns[EVENT_SEQ];	/* of the log, up to seq */
-	int64		seq;
-	int32		attempt;
-	bool		parked;
-} Delivery;
+/* An event that is handed out, out of the log or of those that are parked */
+typedef LogEvent Delivery;
 
-extern Delivery *delivery_of_row(const IdemRow *row, int32 attempt);
 extern bool delivery_same_key(const Delivery *a, const Delivery *b);
 
 /* Has the slot events that are parked, or the subscription any that are dead? */
