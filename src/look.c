@@ -77,12 +77,18 @@ open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE 
 	return index_open(index_oid, AccessShareLock);
 }
 
-/* Locks stay until the transaction ends, as after any SELECT */
+/*
+ * Locks stay until the transaction ends, as after any SELECT.  Backward goes who
+ * reads an append-only table, whose locks go at once: it is emptied by TRUNCATE,
+ * which must not wait for the end of whoever has read there.
+ */
 static void
-close_both(Relation table, Relation index)
+close_both(Relation table, Relation index, ScanDirection direction)
 {
-	index_close(index, NoLock);
-	table_close(table, NoLock);
+	LOCKMODE	unlock = ScanDirectionIsBackward(direction) ? AccessShareLock : NoLock;
+
+	index_close(index, unlock);
+	table_close(table, unlock);
 }
 
 /* The equality of a type that our keys have */
@@ -99,6 +105,8 @@ equality_of(Oid type)
 			return F_INT2EQ;
 		case BOOLOID:
 			return F_BOOLEQ;
+		case XID8OID:
+			return F_XID8EQ;
 		default:
 			return F_INT4EQ;
 	}
@@ -118,8 +126,8 @@ fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 }
 
 /* Raise 40001 if the transaction's own snapshot does not see this row */
-static void
-demand_visible(Relation table, TupleTableSlot *slot)
+void
+idem_demand_visible(Relation table, TupleTableSlot *slot)
 {
 	if (IsolationUsesXactSnapshot() &&
 		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
@@ -233,7 +241,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
 		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
-			demand_visible(table, slot);
+			idem_demand_visible(table, slot);
 		rows = lappend(rows, copy_row(call, slot));
 		if (enough != NULL && enough(rows, argument))
 			break;
@@ -242,7 +250,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	ExecDropSingleTupleTableSlot(slot);
 	if (snapshot != &seen)
 		UnregisterSnapshot(snapshot);
-	close_both(table, by);
+	close_both(table, by, direction);
 
 	if (sight == IDEM_SIGHT_DIRTY && lost)
 		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, enough, argument);
@@ -271,7 +279,7 @@ idem_look(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, one_is_enough, NULL));
 }
 
-/* The last such row */
+/* The last such row, of an append-only table */
 IdemRow *
 idem_look_last(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			   IdemSight sight)
@@ -394,7 +402,7 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 							  LockTupleNoKeyExclusive, policy, flags, &failure);
 	if (result == TM_Ok)
 	{
-		demand_visible(table, slot);
+		idem_demand_visible(table, slot);
 		*row = copy_row(call, slot);
 		locked = ROW_LOCKED;
 	}

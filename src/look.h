@@ -8,7 +8,9 @@
 
 #include "call.h"
 
+#include "executor/tuptable.h"
 #include "nodes/pg_list.h"
+#include "utils/relcache.h"
 
 typedef struct IdemIndex
 {
@@ -83,6 +85,9 @@ typedef bool (*IdemEnough) (const List *rows, const void *argument);
 extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
 							const Datum *keys, int nkeys, IdemSight sight,
 							IdemEnough enough, const void *argument);
+
+/* Raise 40001 if the transaction's own snapshot does not see the row in the slot */
+extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
 							  const Datum *keys, int nkeys);

@@ -20,8 +20,8 @@
  * the sweep carries those over.
  *-------------------------------------------------------------------------
  */
+#include "ahead.h"
 #include "ring.h"
-#include "subscription.h"
 
 #include "access/table.h"
 #include "catalog/pg_type.h"
@@ -207,27 +207,76 @@ subscriptions(IdemCall *call)
 
 /* ---------- the log ---------- */
 
-/* The greatest transaction that a slice has an event of; 0: none */
-static uint64
-greatest_xid(IdemCall *call, int slice)
+static IdemIndex
+by_transaction(int slice)
 {
-	IdemIndex	by_slot = {
+	IdemIndex	index = {
 		log_slice_name("idem_outbox", slice),
 		psprintf("idem_outbox_%d_slot_xid_seq_idx", slice),
 		EVENT_NATTS
 	};
+
+	return index;
+}
+
+/* The greatest transaction that a slice has an event of; 0: none */
+static uint64
+greatest_xid(IdemCall *call, int slice)
+{
+	IdemIndex	index = by_transaction(slice);
 	uint64		greatest = 0;
 
 	for (int slot = 0; slot < LOG_SLOTS; slot++)
 	{
 		Datum		key = Int16GetDatum((int16) slot);
-		IdemRow    *row = idem_look_last(call, &by_slot, &key, 1, IDEM_SIGHT_BARE);
+		IdemRow    *row = idem_look_last(call, &index, &key, 1, IDEM_SIGHT_BARE);
 
 		if (row != NULL)
 			greatest = Max(greatest, U64FromFullTransactionId(
 								DatumGetFullTransactionId(IDEM_COLUMN(row, EVENT_XID))));
 	}
 	return greatest;
+}
+
+/* Has the slice an event of this transaction, in one of the subscription's slot? */
+static bool
+has_event_of(IdemCall *call, int slice, const Subscription *subscription, int slot, uint64 xid)
+{
+	IdemIndex	index = by_transaction(slice);
+
+	for (; slot < LOG_SLOTS; slot += subscription->slots)
+	{
+		Datum		keys[] = {
+			Int16GetDatum((int16) slot),
+			FullTransactionIdGetDatum(FullTransactionIdFromU64(xid))
+		};
+
+		if (idem_look_last(call, &index, keys, lengthof(keys), IDEM_SIGHT_BARE) != NULL)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Has the subscription passed all that the slice holds in this slot?  What was
+ * open when it was there last may be open for hours; it matters only if it has
+ * written here, and has been committed since.
+ */
+static bool
+has_passed(IdemCall *call, int slice, const Subscription *subscription, int slot, uint64 greatest)
+{
+	const LogSnapshot *done = position_read(call, subscription, slot).lo.seen;
+
+	if (done->xmin > greatest)
+		return true;
+	if (done->xmax <= greatest)
+		return false;
+	for (int i = 0; i < done->nxip; i++)
+	{
+		if (done->xip[i] <= greatest && has_event_of(call, slice, subscription, slot, done->xip[i]))
+			return false;
+	}
+	return true;
 }
 
 /* Has every subscription passed all that the slice holds? */
@@ -243,7 +292,7 @@ all_have_passed(IdemCall *call, int slice)
 
 		for (int slot = 0; slot < subscription->slots; slot++)
 		{
-			if (position_read(call, subscription, slot).lo.seen->xmin <= greatest)
+			if (!has_passed(call, slice, subscription, slot, greatest))
 				return false;
 		}
 	}
@@ -271,7 +320,7 @@ advance_all(IdemCall *call)
 		Subscription *subscription = lfirst(cell);
 
 		for (int slot = 0; slot < subscription->slots; slot++)
-			delivery_advance(call, subscription, slot);
+			ahead_advance(call, subscription, slot);
 	}
 }
 
