@@ -55,8 +55,8 @@ typedef enum IdemNameKind
 	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
 	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
-	IDEM_NAME_MACHINE = 10,		/* likewise: machine_hold */
-	IDEM_NAME_ENTITY = 11		/* likewise, by who attaches a table */
+	IDEM_NAME_MACHINE = 40,		/* likewise: machine_hold */
+	IDEM_NAME_ENTITY = 41		/* likewise, by who attaches a table */
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,
