@@ -5,6 +5,7 @@
  */
 #include "access.h"
 #include "call.h"
+#include "direct.h"
 #include "hook.h"
 #include "idem.h"
 #include "log.h"
@@ -130,6 +131,7 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_direct();
 	idem_init_log();
 	idem_init_move();
 	idem_init_hook();

@@ -48,7 +48,7 @@
 /* One event in so many is followed by a mark */
 #define EVENTS_A_MARK 1024
 
-static IdemLog outbox = {
+static IdemTable outbox = {
 	"idem_outbox", EVENT_NATTS,
 	IDEM_QUERY("INSERT INTO @schema@.idem_outbox (id, tenant_id, aggregatetype, aggregateid,"
 			   " type, payload, headers, created_at, seq, xid, slot, slice)"
@@ -63,7 +63,7 @@ enum
 	MARK_SEQ = 1, MARK_SEEN, MARK_AT, MARK_CLUSTER, MARK_SLICE, MARK_NATTS = MARK_SLICE
 };
 
-static IdemLog marks = {
+static IdemTable marks = {
 	"idem_outbox_mark", MARK_NATTS,
 	IDEM_QUERY("INSERT INTO @schema@.idem_outbox_mark (seq, seen, at, cluster, slice)"
 			   " VALUES ($1, $2, $3, $4, $5)",
