@@ -21,6 +21,7 @@
  * is flushed first.
  *-------------------------------------------------------------------------
  */
+#include "relation.h"
 #include "subscription.h"
 
 #include "access/xact.h"
@@ -359,7 +360,7 @@ take_free_slots(Fetch *fetch)
 static int64
 make_batch(Fetch *fetch)
 {
-	int64		batch = nextval_internal(get_relname_relid("idem_batch_seq", fetch->call->house->nspoid),
+	int64		batch = nextval_internal(relation_oid(fetch->call->house, "idem_batch_seq"),
 										 false);
 	int			parts = 0;
 	ListCell   *cell;

@@ -31,11 +31,13 @@
 #include "direct.h"
 
 #include "machine_tables.h"
+#include "relation.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_am.h"
@@ -47,6 +49,7 @@
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
@@ -91,15 +94,9 @@ typedef struct KnownTable
 	FmgrInfo	guard_function;
 } KnownTable;
 
-typedef struct TableName
-{
-	Oid			nspoid;
-	NameData	name;
-} TableName;
-
 typedef struct TableEntry
 {
-	TableName	name;			/* hash key */
+	RelationName name;			/* hash key */
 	KnownTable *table;
 } TableEntry;
 
@@ -193,7 +190,29 @@ index_is_plain(Relation index)
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL);
 }
 
-static void
+/* Is it no function that the server came with? */
+static bool
+is_foreign(Oid function, void *context pg_attribute_unused())
+{
+	return function >= FirstNormalObjectId;
+}
+
+/*
+ * Does an expression call a function that somebody wrote?  That must not find
+ * a caller's search_path while it runs as the owner.
+ */
+static bool
+calls_foreign(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_foreign, context) ||
+		expression_tree_walker(node, calls_foreign, context);
+}
+
+/* Keep an index; false: its predicate is not for us to ask */
+static bool
 read_index(KnownTable *known, Relation index)
 {
 	KnownIndex *entry = &known->indexes[known->nindexes++];
@@ -202,11 +221,14 @@ read_index(KnownTable *known, Relation index)
 	entry->info = BuildIndexInfo(index);
 	entry->predicate = NULL;
 	if (entry->info->ii_Predicate == NIL)
-		return;
+		return true;
+	if (calls_foreign((Node *) entry->info->ii_Predicate, NULL))
+		return false;
 	entry->predicate = ExecInitQual((List *) expression_planner((Expr *) entry->info->ii_Predicate),
 									NULL);
 	if (known->predicates == NULL)
 		known->predicates = CreateStandaloneExprContext();
+	return true;
 }
 
 /* Keep the indexes; false: one of them is of another kind */
@@ -221,10 +243,8 @@ read_indexes(KnownTable *known, Relation table)
 	foreach(cell, indexes)
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-		bool		plain = index_is_plain(index);
+		bool		plain = index_is_plain(index) && read_index(known, index);
 
-		if (plain)
-			read_index(known, index);
 		index_close(index, NoLock);
 		if (!plain)
 			return false;
@@ -297,7 +317,7 @@ sweep_tables(void)
 
 /* Learn a table that is open */
 static KnownTable *
-learn_table(const TableName *name, Relation table, const IdemTable *expected,
+learn_table(const RelationName *name, Relation table, const IdemTable *expected,
 			const IdemHouse *house)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "idem table",
@@ -320,15 +340,15 @@ learn_table(const TableName *name, Relation table, const IdemTable *expected,
 
 /* The table of this name in this house */
 static Oid
-table_oid(const TableName *name, const IdemHouse *house)
+table_oid(const IdemHouse *house, const char *name)
 {
-	Oid			oid = get_relname_relid(NameStr(name->name), name->nspoid);
+	Oid			oid = relation_oid(house, name);
 
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table \"%s\" does not exist in schema %s",
-						NameStr(name->name), house->schema),
+						name, house->schema),
 				 errdetail("It belongs to the extension idem.")));
 	return oid;
 }
@@ -340,13 +360,10 @@ table_oid(const TableName *name, const IdemHouse *house)
 static void
 open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, const char *name)
 {
-	TableName	key;
+	RelationName key;
 	TableEntry *entry;
 
-	memset(&key, 0, sizeof(key));
-	key.nspoid = house->nspoid;
-	strlcpy(NameStr(key.name), name, NAMEDATALEN);
-
+	relation_name(house, name, &key);
 	entry = hash_search(tables, &key, HASH_FIND, NULL);
 	if (entry != NULL && entry->table->valid)
 	{
@@ -356,7 +373,7 @@ open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, c
 			return;
 		table_close(open->table, NoLock);
 	}
-	open->table = table_open(table_oid(&key, house), RowExclusiveLock);
+	open->table = table_open(table_oid(house, name), RowExclusiveLock);
 	open->known = learn_table(&key, open->table, expected, house);
 }
 
@@ -428,12 +445,15 @@ index_has(const OpenTable *open, const KnownIndex *entry)
 static bool
 insert_into_index(const OpenTable *open, const KnownIndex *entry, IndexUniqueCheck unique)
 {
-	Relation	index = index_open(entry->oid, RowExclusiveLock);
+	Relation	index;
 	Datum		values[INDEX_MAX_KEYS];
 	bool		nulls[INDEX_MAX_KEYS];
 	bool		satisfied = true;
 
-	if (index->rd_index->indisready && index_has(open, entry))
+	if (!index_has(open, entry))
+		return true;
+	index = index_open(entry->oid, RowExclusiveLock);
+	if (index->rd_index->indisready)
 	{
 		bool		is_unique = index->rd_index->indisunique;
 
@@ -563,7 +583,7 @@ idem_init_direct(void)
 	HASHCTL		info;
 
 	memset(&info, 0, sizeof(info));
-	info.keysize = sizeof(TableName);
+	info.keysize = sizeof(RelationName);
 	info.entrysize = sizeof(TableEntry);
 	tables = hash_create("idem tables", 16, &info, HASH_ELEM | HASH_BLOBS);
 	CacheRegisterRelcacheCallback(doubt_tables, (Datum) 0);

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "machine.h"
 #include "move.h"
+#include "relation.h"
 #include "token.h"
 #include "wait.h"
 
@@ -131,6 +132,7 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_relation();
 	idem_init_direct();
 	idem_init_log();
 	idem_init_move();

@@ -26,6 +26,7 @@
  *-------------------------------------------------------------------------
  */
 #include "log.h"
+#include "relation.h"
 #include "ring.h"
 #include "wait.h"
 
@@ -314,7 +315,7 @@ log_now(IdemCall *call)
 static Oid
 sequence_of(const IdemHouse *house)
 {
-	Oid			sequence = get_relname_relid("idem_outbox_seq", house->nspoid);
+	Oid			sequence = relation_oid(house, "idem_outbox_seq");
 
 	if (!OidIsValid(sequence))
 		elog(ERROR, "sequence \"idem_outbox_seq\" does not exist");

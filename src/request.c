@@ -29,6 +29,7 @@
 
 #include "direct.h"
 #include "key.h"
+#include "relation.h"
 
 #include "access/relation.h"
 #include "access/transam.h"
@@ -88,13 +89,14 @@ static IdemQuery resume_request = IDEM_QUERY(
 /* ---------- rows ---------- */
 
 static Request *
-request_of_row(const IdemRow *row)
+request_of_row(IdemRow *row)
 {
 	Request    *request;
 
 	if (row == NULL)
 		return NULL;
 	request = palloc(sizeof(Request));
+	request->row = row;
 	request->tid = row->tid;
 	request->status = (RequestStatus)
 		idem_word_index(IDEM_COLUMN(row, STATUS), request_status_names, REQUEST_RELEASED + 1);
@@ -120,9 +122,9 @@ request_look(IdemCall *call, const Datum *keys, IdemSight sight)
 }
 
 Request *
-request_lock(IdemCall *call, const Datum *keys)
+request_lock(IdemCall *call, const Datum *keys, const Request *seen)
 {
-	return request_of_row(idem_lock_row(call, &request_by_key, keys, REQUEST_KEYS));
+	return request_of_row(idem_lock_seen(call, &request_by_key, keys, REQUEST_KEYS, seen->row));
 }
 
 void
@@ -267,7 +269,7 @@ new_request(IdemCall *call, const Begin *begin)
 static Oid
 attempt_sequence(const IdemCall *call)
 {
-	Oid			sequence = get_relname_relid(ATTEMPT_SEQUENCE, call->house->nspoid);
+	Oid			sequence = relation_oid(call->house, ATTEMPT_SEQUENCE);
 
 	if (!OidIsValid(sequence))
 		elog(ERROR, "sequence \"%s\" does not exist", ATTEMPT_SEQUENCE);
@@ -394,7 +396,7 @@ take(IdemCall *call, const Begin *begin, Request **request, BeginOutcome *outcom
 	if (*outcome != BEGIN_STARTED && *outcome != BEGIN_RESUMED)
 		return true;
 
-	*request = request_lock(call, begin->keys);
+	*request = request_lock(call, begin->keys, *request);
 	*outcome = BEGIN_IN_PROGRESS;
 	if (*request == NULL)
 		return call->busy;
