@@ -32,21 +32,24 @@ ahead_of(IdemCall *call, Subscription *subscription, const Position *position)
 	return result;
 }
 
+/* Even if there is something: it may lie behind much that is not wanted */
 void
 ahead_advance(IdemCall *call, Subscription *subscription, int slot)
 {
 	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT);
 	Position	position;
-	uint64		before;
+	Position	before;
 
 	if (!slot_hold(call, subscription, slot))
 		return;
-	position = position_read(call, subscription, slot);
-	before = position.lo.seen->xmax;
+	position = before = position_read(call, subscription, slot);
 	/* gen 0: the subscription was ended just now */
-	if (position.gen > 0 && position.batch.isnull && reading_next(&reading, &position, 1, true) == NIL &&
-		position.lo.seen->xmax > before)
-		position_append(call, subscription, &position);
+	if (position.gen > 0 && position.batch.isnull)
+	{
+		(void) reading_next(&reading, &position, 1, true);
+		if (position.lo.seen->xmax > before.lo.seen->xmax || position.pos > before.pos)
+			position_append(call, subscription, &position);
+	}
 	reading_end(&reading);
 }
 

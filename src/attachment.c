@@ -338,6 +338,16 @@ freeze_partition_keys(Attachment *attachment, Relation table)
 	}
 }
 
+/* The order that jsonb keeps members in: it sorts what comes in another one */
+static int
+compare_members(const ListCell *a, const ListCell *b)
+{
+	const char *x = ((AttachedColumn *) lfirst(a))->name;
+	const char *y = ((AttachedColumn *) lfirst(b))->name;
+
+	return jsonb_order(x, y);
+}
+
 /*
  * Read what the arguments of a trigger say, into the current memory context.
  * Of data only the table and the trigger are needed.
@@ -360,6 +370,7 @@ attachment_read(const TriggerData *data, const IdemHouse *house)
 
 	for (int i = 0; i < trigger->tgnargs; i++)
 		read_argument(attachment, data, trigger->tgargs[i]);
+	list_sort(attachment->payload, compare_members);
 	if (attachment->aggregate == NULL)
 		attachment->aggregate = attachment->entity;
 	if (data->tg_relation->rd_rel->relispartition)

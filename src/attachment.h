@@ -62,7 +62,7 @@ typedef struct Attachment
 	AttachedColumn tenant;
 	AttachedColumn aggregate_id;
 	List	   *key;			/* of AttachedColumn */
-	List	   *payload;		/* likewise */
+	List	   *payload;		/* likewise, as jsonb orders members */
 	List	   *active_key;		/* likewise: one row of it is active */
 	const char *active_index;	/* made by us for that; NULL: there was one */
 
@@ -92,5 +92,14 @@ extern int64 attached_version(Attachment *attachment, TupleTableSlot *row);
 extern char *attached_words(Attachment *attachment, TupleTableSlot *row);
 
 extern void idem_init_attachment(void);
+
+/* How jsonb orders the names of members */
+static inline int
+jsonb_order(const char *a, const char *b)
+{
+	int			difference = (int) strlen(a) - (int) strlen(b);
+
+	return difference != 0 ? difference : strcmp(a, b);
+}
 
 #endif							/* IDEM_ATTACHMENT_H */

@@ -22,6 +22,7 @@
  *-------------------------------------------------------------------------
  */
 #include "reading.h"
+#include "relation.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -283,7 +284,7 @@ take_free_slots(Fetch *fetch)
 static int64
 make_batch(Fetch *fetch)
 {
-	int64		batch = nextval_internal(get_relname_relid("idem_batch_seq", fetch->call->house->nspoid),
+	int64		batch = nextval_internal(relation_oid(fetch->call->house, "idem_batch_seq"),
 										 false);
 	int			parts = 0;
 	ListCell   *cell;

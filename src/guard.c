@@ -54,7 +54,7 @@ typedef struct Check
 	const char *guard;			/* of the move; NULL: none */
 } Check;
 
-static IdemLog history = {
+static IdemTable history = {
 	"idem_history", 14,
 	IDEM_QUERY("INSERT INTO @schema@.idem_history (tenant_id, entity, key, version, from_state,"
 			   " to_state, event, actor, session_role, reason, event_id, at, machine, machine_version)"

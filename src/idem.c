@@ -5,11 +5,13 @@
  */
 #include "access.h"
 #include "call.h"
+#include "direct.h"
 #include "hook.h"
 #include "idem.h"
 #include "log.h"
 #include "machine.h"
 #include "move.h"
+#include "relation.h"
 #include "token.h"
 #include "wait.h"
 
@@ -130,6 +132,8 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_relation();
+	idem_init_direct();
 	idem_init_log();
 	idem_init_move();
 	idem_init_hook();

@@ -23,6 +23,8 @@
  */
 #include "key.h"
 
+#include "relation.h"
+
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
@@ -179,7 +181,7 @@ next_ticks(Oid sequence, int64 n)
 void
 idem_make_nos(IdemCall *call, int count, Datum *numbers)
 {
-	Oid			sequence = get_relname_relid(NUMBER_SEQUENCE, call->house->nspoid);
+	Oid			sequence = relation_oid(call->house, NUMBER_SEQUENCE);
 	int64		tick;
 
 	PreventCommandIfReadOnly("idem_next_no()");

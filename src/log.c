@@ -26,6 +26,7 @@
  *-------------------------------------------------------------------------
  */
 #include "log.h"
+#include "relation.h"
 #include "ring.h"
 #include "wait.h"
 
@@ -48,7 +49,7 @@
 /* One event in so many is followed by a mark */
 #define EVENTS_A_MARK 1024
 
-static IdemLog outbox = {
+static IdemTable outbox = {
 	"idem_outbox", EVENT_NATTS,
 	IDEM_QUERY("INSERT INTO @schema@.idem_outbox (id, tenant_id, aggregatetype, aggregateid,"
 			   " type, payload, headers, created_at, seq, xid, slot, slice)"
@@ -309,7 +310,7 @@ log_now(IdemCall *call)
 static Oid
 sequence_of(const IdemHouse *house)
 {
-	Oid			sequence = get_relname_relid("idem_outbox_seq", house->nspoid);
+	Oid			sequence = relation_oid(house, "idem_outbox_seq");
 
 	if (!OidIsValid(sequence))
 		elog(ERROR, "sequence \"idem_outbox_seq\" does not exist");

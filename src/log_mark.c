@@ -31,7 +31,7 @@ enum
 	MARK_SEQ = 1, MARK_SEEN, MARK_AT, MARK_CLUSTER, MARK_SLICE, MARK_NATTS = MARK_SLICE
 };
 
-static IdemLog marks = {
+static IdemTable marks = {
 	"idem_outbox_mark", MARK_NATTS,
 	IDEM_QUERY("INSERT INTO @schema@.idem_outbox_mark (seq, seen, at, cluster, slice)"
 			   " VALUES ($1, $2, $3, $4, $5)",

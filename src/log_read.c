@@ -63,6 +63,8 @@ struct LogReader
 	Snapshot	opened;			/* of the scans, for no row's sake */
 	LogTable	slices[LOG_SLICES];
 	/* of the reading in hand: */
+	int			first;			/* slices */
+	int			last;
 	const LogWindow *window;
 	Snapshot	snapshot;		/* for rows: committed or not */
 	int64		after;			/* entries up to here are done */
@@ -113,6 +115,7 @@ log_reader_open(IdemCall *call)
 
 	reader->call = call;
 	reader->opened = RegisterSnapshot(GetLatestSnapshot());
+	reader->last = LOG_SLICES - 1;
 	for (int n = 0; n < LOG_SLICES; n++)
 		log_table_open(call, &reader->slices[n], log_slice_name("idem_outbox", n),
 					   psprintf("idem_outbox_%d_slot_xid_seq_idx", n), reader->opened, BY_SEQ);
@@ -298,7 +301,7 @@ collect(LogReader *reader, int *ncandidates)
 	Candidate **candidates;
 
 	binaryheap_reset(reader->nearest);
-	for (int n = 0; n < LOG_SLICES; n++)
+	for (int n = reader->first; n <= reader->last; n++)
 	{
 		/* asked each time: the first event may just have been committed there */
 		if (RelationGetNumberOfBlocks(reader->slices[n].table) == 0)
@@ -469,4 +472,19 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
 	binaryheap_free(reader->nearest);
 	UnregisterSnapshot(reader->snapshot);
 	return batch;
+}
+
+bool
+log_slice_has(LogReader *reader, int slice, const LogWindow *window, int64 after)
+{
+	LogLimits	limits = {
+		.after = after, .upto = PG_INT64_MAX, .events = 1, .bytes = PG_INT64_MAX, .examine = INT_MAX
+	};
+	LogBatch	batch;
+
+	reader->first = reader->last = slice;
+	batch = log_read(reader, window, &limits);
+	reader->first = 0;
+	reader->last = LOG_SLICES - 1;
+	return batch.events != NIL;
 }

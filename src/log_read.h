@@ -60,6 +60,9 @@ extern LogReader *log_reader_open(IdemCall *call);
 extern LogBatch log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits);
 extern void log_reader_close(LogReader *reader);
 
+/* Has one slice a committed event of the window, behind a number? */
+extern bool log_slice_has(LogReader *reader, int slice, const LogWindow *window, int64 after);
+
 /* A table of a ring and an index of it, open for reading */
 typedef struct LogTable
 {

@@ -25,6 +25,8 @@
  */
 #include "look.h"
 
+#include "relation.h"
+
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
@@ -62,8 +64,8 @@
 static Relation
 open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE mode)
 {
-	Oid			table_oid = get_relname_relid(index->table, call->house->nspoid);
-	Oid			index_oid = get_relname_relid(index->index, call->house->nspoid);
+	Oid			table_oid = relation_oid(call->house, index->table);
+	Oid			index_oid = relation_oid(call->house, index->index);
 
 	if (!OidIsValid(table_oid) || !OidIsValid(index_oid))
 		ereport(ERROR,
@@ -145,12 +147,14 @@ copy_row(IdemCall *call, TupleTableSlot *slot)
 {
 	MemoryContext old = MemoryContextSwitchTo(call->context);
 	TupleDesc	desc = slot->tts_tupleDescriptor;
+	HeapTuple	tuple = ExecCopySlotHeapTuple(slot);
 	IdemRow    *row = palloc(sizeof(IdemRow));
 
 	row->tid = slot->tts_tid;
+	row->own = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 	row->values = palloc(sizeof(Datum) * desc->natts);
 	row->isnull = palloc(sizeof(bool) * desc->natts);
-	heap_deform_tuple(ExecCopySlotHeapTuple(slot), desc, row->values, row->isnull);
+	heap_deform_tuple(tuple, desc, row->values, row->isnull);
 	MemoryContextSwitchTo(old);
 	return row;
 }
@@ -387,7 +391,7 @@ static LockResult
 lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 		 LockWaitPolicy policy, IdemRow **row, TransactionId *holder)
 {
-	Oid			table_oid = get_relname_relid(index->table, call->house->nspoid);
+	Oid			table_oid = relation_oid(call->house, index->table);
 	Relation	table = table_open(table_oid, RowShareLock);
 	TupleTableSlot *slot = table_slot_create(table, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -459,6 +463,21 @@ idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/*
+ * The same for a row that was just seen with IDEM_SIGHT_LATEST.  One that this
+ * very transaction wrote is nobody else's, locked or not.
+ */
+IdemRow *
+idem_lock_seen(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
+			   IdemRow *row)
+{
+	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+
+	if (row->own || lock_tid(call, index, &row->tid, policy, &row, NULL) == ROW_LOCKED)
+		return row;
+	return idem_lock_row(call, index, keys, nkeys);
 }
 
 /*

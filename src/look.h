@@ -23,6 +23,7 @@ typedef struct IdemIndex
 typedef struct IdemRow
 {
 	ItemPointerData tid;
+	bool		own;			/* written by this very transaction */
 	Datum	   *values;			/* by attribute number - 1 */
 	bool	   *isnull;
 } IdemRow;
@@ -92,6 +93,8 @@ extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
 							  const Datum *keys, int nkeys);
+extern IdemRow *idem_lock_seen(IdemCall *call, const IdemIndex *index,
+							   const Datum *keys, int nkeys, IdemRow *row);
 extern List *idem_lock_all(IdemCall *call, const IdemIndex *index,
 						   const Datum *keys, int nkeys, int order_by);
 extern IdemRow *idem_try_lock(IdemCall *call, const IdemIndex *index,

@@ -417,7 +417,8 @@ notification_of_nothing(void)
 		.occurred_at = IDEM_NULL,
 		.payload = IDEM_NULL,
 		.channel_refund_no = IDEM_NULL,
-		.refund_currency = IDEM_NULL
+		.refund_currency = IDEM_NULL,
+		.problem = NULL
 	};
 }
 
@@ -623,17 +624,16 @@ Datum
 idem_reroute_notification(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter_fact(fcinfo);
-	Notification asked = {
-		.channel = idem_arg_key(call, 0),
-		.account = IDEM_VALUE(idem_arg_fact_key(call, 1)),
-		.notify_id = IDEM_VALUE(idem_arg_key(call, 2))
-	};
+	Notification asked = notification_of_nothing();
 	Datum		tenant_id = idem_arg_key(call, 3);
 	Notification said;
 	NotificationAnswer answer;
 	NullableDatum routed_to;
 	IdemRow    *row;
 
+	asked.channel = idem_arg_key(call, 0);
+	asked.account = IDEM_VALUE(idem_arg_fact_key(call, 1));
+	asked.notify_id = IDEM_VALUE(idem_arg_key(call, 2));
 	if (idem_text_is(tenant_id, UNROUTED_TENANT))
 		idem_bad_argument(call, 3, "It must be the tenant that the notification belongs to.");
 	row = lock_unrouted(call, &asked);

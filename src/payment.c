@@ -9,6 +9,8 @@
  */
 #include "payment.h"
 
+#include "direct.h"
+
 #include "catalog/pg_type.h"
 
 /* Column numbers of idem_payment */
@@ -36,6 +38,19 @@ static IdemQuery store_payment = IDEM_QUERY(
 	" channel_data = $5, submitted_at = $6, next_check_at = $7, version = version + 1"
 	" WHERE ctid = $1 RETURNING ctid",
 	TIDOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+
+/* Three unique rules can be hit, so no conflict target is named */
+static IdemTable payments = {
+	"idem_payment", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_payment (tenant_id, payment_no, order_id, purchase_no,"
+			   " amount, currency, status, version, request_key, repurchase, channel, account,"
+			   " channel_data, metadata, created_at, expires_at, submitted_at, next_check_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+			   " $17, $18) ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, INT4OID, TEXTOID,
+			   BOOLOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+			   TIMESTAMPTZOID, TIMESTAMPTZOID)
+};
 
 /* The payment in a row; NULL for no row */
 Payment *
@@ -177,4 +192,32 @@ payment_move(IdemCall *call, Payment *payment, PaymentStatus to)
 {
 	payment->status = to;
 	payment_store(call, payment);
+}
+
+/* Insert a payment; false: it met a raw INSERT */
+bool
+payment_insert(IdemCall *call, const Payment *payment)
+{
+	NullableDatum row[] = {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(payment->payment_no),
+		IDEM_VALUE(payment->order_id),
+		IDEM_VALUE(Int32GetDatum(payment->purchase_no)),
+		IDEM_VALUE(Int64GetDatum(payment->amount)),
+		IDEM_VALUE(payment->currency),
+		IDEM_TEXT(payment_status_names[payment->status]),
+		IDEM_VALUE(Int32GetDatum(payment->version)),
+		payment->request_key,
+		IDEM_VALUE(BoolGetDatum(payment->repurchase)),
+		payment->channel,
+		payment->account,
+		payment->channel_data,
+		payment->metadata,
+		IDEM_VALUE(TimestampTzGetDatum(payment->created_at)),
+		payment->expires_at,
+		payment->submitted_at,
+		payment->next_check_at
+	};
+
+	return idem_insert(call, &payments, row);
 }

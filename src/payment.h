@@ -76,6 +76,9 @@ extern Payment *payment_lock(IdemCall *call, Datum payment_no);
 extern List *payment_lock_order(IdemCall *call, Datum order_id);	/* ascending payment_no */
 pg_noreturn extern void payment_not_found(Datum payment_no);
 
+/* Insert a payment; false: it met a raw INSERT */
+extern bool payment_insert(IdemCall *call, const Payment *payment);
+
 /*
  * Write back status, channel, account, channel_data, submitted_at and
  * next_check_at of a payment that this call has locked, and bump its version.

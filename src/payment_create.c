@@ -22,16 +22,6 @@ const char *const create_outcome_names[] = {
 	"in_review", "order_closed", "burned", "in_progress", "error"
 };
 
-/* Three unique rules can be hit, so no conflict target is named */
-static IdemQuery insert_payment = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_payment (tenant_id, payment_no, order_id, purchase_no, amount,"
-	" currency, status, request_key, repurchase, channel, account, metadata, created_at,"
-	" expires_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, 'pending', $7, $8, $9, $10, $11, $12, $13)"
-	" ON CONFLICT DO NOTHING",
-	TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
-	JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
-
 static IdemQuery bind_key = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_payment_key"
 	" (tenant_id, request_key, payment_no, repurchase, asked_payment_no, created_at)"
@@ -82,29 +72,6 @@ create_payment_of(IdemCall *call, const CreateRequest *request, const CreateScen
 		 DatumGetTimestampTz(scene->order->expires_at.value)))
 		payment->expires_at = scene->order->expires_at;
 	return payment;
-}
-
-/* Insert a payment; false: it met a raw INSERT */
-static bool
-insert(IdemCall *call, const Payment *payment)
-{
-	NullableDatum args[] = {
-		IDEM_VALUE(call->tenant_id),
-		IDEM_VALUE(payment->payment_no),
-		IDEM_VALUE(payment->order_id),
-		IDEM_VALUE(Int32GetDatum(payment->purchase_no)),
-		IDEM_VALUE(Int64GetDatum(payment->amount)),
-		IDEM_VALUE(payment->currency),
-		payment->request_key,
-		IDEM_VALUE(BoolGetDatum(payment->repurchase)),
-		payment->channel,
-		payment->account,
-		payment->metadata,
-		IDEM_VALUE(TimestampTzGetDatum(payment->created_at)),
-		payment->expires_at
-	};
-
-	return idem_run(call, &insert_payment, args) == 1;
 }
 
 /* Bind the request key to a payment that is there already */
@@ -227,7 +194,7 @@ create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecisio
 	Datum		number = request->payment_no.isnull ? idem_make_no(call) : (Datum) 0;
 	Payment    *payment = create_payment_of(call, request, scene, decision, number);
 
-	if (!insert(call, payment))
+	if (!payment_insert(call, payment))
 		return false;
 	if (request->token != NULL)
 		consume_token_of_new(call, request, payment);

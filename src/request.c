@@ -27,13 +27,16 @@
  */
 #include "request.h"
 
+#include "direct.h"
 #include "key.h"
+#include "relation.h"
 
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
+#include "commands/sequence.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -56,14 +59,16 @@ const char *const request_status_names[] = {
 	"started", "completed", "failed", "released"
 };
 
-/* attempt is the column's default, the next of its sequence */
-static IdemQuery insert_request = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_request (tenant_id, scope, key, status, fingerprint,"
-	" fingerprint_version, worker, on_expiry, first_at, lease_until, expires_at)"
-	" VALUES ($1, $2, $3, 'started', $4, $5, $6, $7, $8, $9, $10)"
-	" ON CONFLICT DO NOTHING RETURNING attempt",
-	TEXTOID, TEXTOID, TEXTOID, BYTEAOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID,
-	TIMESTAMPTZOID, TIMESTAMPTZOID);
+static IdemTable requests = {
+	"idem_request", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_request (tenant_id, scope, key, status, attempt,"
+			   " fingerprint, fingerprint_version, worker, on_expiry, first_at, lease_until,"
+			   " expires_at, recovery_point, recovery_state, response_status, response)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+			   " ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, BYTEAOID, INT4OID, TEXTOID, TEXTOID,
+			   TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, JSONBOID, INT4OID, JSONOID)
+};
 
 /* A row whose key is free again is used for the next request */
 static IdemQuery restart_request = IDEM_QUERY(
@@ -84,13 +89,14 @@ static IdemQuery resume_request = IDEM_QUERY(
 /* ---------- rows ---------- */
 
 static Request *
-request_of_row(const IdemRow *row)
+request_of_row(IdemRow *row)
 {
 	Request    *request;
 
 	if (row == NULL)
 		return NULL;
 	request = palloc(sizeof(Request));
+	request->row = row;
 	request->tid = row->tid;
 	request->status = (RequestStatus)
 		idem_word_index(IDEM_COLUMN(row, STATUS), request_status_names, REQUEST_RELEASED + 1);
@@ -116,9 +122,9 @@ request_look(IdemCall *call, const Datum *keys, IdemSight sight)
 }
 
 Request *
-request_lock(IdemCall *call, const Datum *keys)
+request_lock(IdemCall *call, const Datum *keys, const Request *seen)
 {
-	return request_of_row(idem_lock_row(call, &request_by_key, keys, REQUEST_KEYS));
+	return request_of_row(idem_lock_seen(call, &request_by_key, keys, REQUEST_KEYS, seen->row));
 }
 
 void
@@ -260,27 +266,39 @@ new_request(IdemCall *call, const Begin *begin)
 	return request;
 }
 
+static Oid
+attempt_sequence(const IdemCall *call)
+{
+	Oid			sequence = relation_oid(call->house, ATTEMPT_SEQUENCE);
+
+	if (!OidIsValid(sequence))
+		elog(ERROR, "sequence \"%s\" does not exist", ATTEMPT_SEQUENCE);
+	return sequence;
+}
+
 /* Insert a row; false: it met a raw INSERT */
 static bool
 insert(IdemCall *call, const Begin *begin, Request *request)
 {
-	NullableDatum args[] = {
+	request->attempt = nextval_internal(attempt_sequence(call), false);
+	return idem_insert(call, &requests, (NullableDatum[]) {
 		IDEM_VALUE(begin->keys[0]),
 		IDEM_VALUE(begin->keys[1]),
 		IDEM_VALUE(begin->keys[2]),
+		IDEM_TEXT(request_status_names[request->status]),
+		IDEM_VALUE(Int64GetDatum(request->attempt)),
 		request->fingerprint,
 		IDEM_VALUE(Int32GetDatum(request->fingerprint_version)),
 		request->worker,
 		IDEM_TEXT(begin->on_expiry),
 		IDEM_VALUE(TimestampTzGetDatum(request->first_at)),
 		IDEM_VALUE(TimestampTzGetDatum(request->lease_until)),
-		IDEM_VALUE(TimestampTzGetDatum(request->expires_at))
-	};
-
-	if (idem_run(call, &insert_request, args) == 0)
-		return false;
-	request->attempt = DatumGetInt64(idem_result(call, 0, 1).value);
-	return true;
+		IDEM_VALUE(TimestampTzGetDatum(request->expires_at)),
+		request->recovery_point,
+		request->recovery_state,
+		request->response_status,
+		request->response
+	});
 }
 
 /* Use a locked row, whose key is free, for a new request, which is returned */
@@ -378,7 +396,7 @@ take(IdemCall *call, const Begin *begin, Request **request, BeginOutcome *outcom
 	if (*outcome != BEGIN_STARTED && *outcome != BEGIN_RESUMED)
 		return true;
 
-	*request = request_lock(call, begin->keys);
+	*request = request_lock(call, begin->keys, *request);
 	*outcome = BEGIN_IN_PROGRESS;
 	if (*request == NULL)
 		return call->busy;
@@ -442,7 +460,7 @@ keep_attempt(IdemCall *call)
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		return;
 	/* locked since the attempt was drawn from it */
-	sequence = relation_open(get_relname_relid(ATTEMPT_SEQUENCE, call->house->nspoid), NoLock);
+	sequence = relation_open(attempt_sequence(call), NoLock);
 	buffer = ReadBuffer(sequence, 0);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	logged = PageGetLSN(BufferGetPage(buffer));

@@ -25,6 +25,7 @@ extern const char *const request_status_names[];
 /* A row of idem_request */
 typedef struct Request
 {
+	IdemRow    *row;
 	ItemPointerData tid;
 	RequestStatus status;
 	int64		attempt;
@@ -47,8 +48,11 @@ extern void request_arg_keys(IdemCall *call, Datum *keys);
 /* NULL: there is none */
 extern Request *request_look(IdemCall *call, const Datum *keys, IdemSight sight);
 
-/* The same, locked; NULL: there is none, or call->busy */
-extern Request *request_lock(IdemCall *call, const Datum *keys);
+/*
+ * The same, locked, where one was just seen with IDEM_SIGHT_LATEST; NULL: it is
+ * gone, or call->busy
+ */
+extern Request *request_lock(IdemCall *call, const Datum *keys, const Request *seen);
 
 /* Has the time of its lease come? */
 extern bool request_lease_is_over(const IdemCall *call, const Request *request);

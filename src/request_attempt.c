@@ -81,7 +81,7 @@ find_own(IdemCall *call, const Datum *keys, bool releases)
 	Request    *request = request_look(call, keys, IDEM_SIGHT_LATEST);
 
 	if (request != NULL && request->attempt == attempt && request->status == REQUEST_STARTED)
-		request = request_lock(call, keys);
+		request = request_lock(call, keys, request);
 	if (request == NULL)
 	{
 		if (call->busy)
@@ -373,7 +373,7 @@ idem_resolve_request(PG_FUNCTION_ARGS)
 	read_decision(call, &ending);
 	request = request_look(call, keys, IDEM_SIGHT_LATEST);
 	if (request != NULL && judge_unlocked(call, request) == NULL)
-		request = request_lock(call, keys);
+		request = request_lock(call, keys, request);
 	if (request == NULL)
 	{
 		if (call->busy)

@@ -207,96 +207,50 @@ subscriptions(IdemCall *call)
 
 /* ---------- the log ---------- */
 
-static IdemIndex
-by_transaction(int slice)
-{
-	IdemIndex	index = {
-		log_slice_name("idem_outbox", slice),
-		psprintf("idem_outbox_%d_slot_xid_seq_idx", slice),
-		EVENT_NATTS
-	};
-
-	return index;
-}
-
-/* The greatest transaction that a slice has an event of; 0: none */
-static uint64
-greatest_xid(IdemCall *call, int slice)
-{
-	IdemIndex	index = by_transaction(slice);
-	uint64		greatest = 0;
-
-	for (int slot = 0; slot < LOG_SLOTS; slot++)
-	{
-		Datum		key = Int16GetDatum((int16) slot);
-		IdemRow    *row = idem_look_last(call, &index, &key, 1, IDEM_SIGHT_BARE);
-
-		if (row != NULL)
-			greatest = Max(greatest, U64FromFullTransactionId(
-								DatumGetFullTransactionId(IDEM_COLUMN(row, EVENT_XID))));
-	}
-	return greatest;
-}
-
-/* Has the slice an event of this transaction, in one of the subscription's slot? */
-static bool
-has_event_of(IdemCall *call, int slice, const Subscription *subscription, int slot, uint64 xid)
-{
-	IdemIndex	index = by_transaction(slice);
-
-	for (; slot < LOG_SLOTS; slot += subscription->slots)
-	{
-		Datum		keys[] = {
-			Int16GetDatum((int16) slot),
-			FullTransactionIdGetDatum(FullTransactionIdFromU64(xid))
-		};
-
-		if (idem_look_last(call, &index, keys, lengthof(keys), IDEM_SIGHT_BARE) != NULL)
-			return true;
-	}
-	return false;
-}
-
 /*
- * Has the subscription passed all that the slice holds in this slot?  What was
- * open when it was there last may be open for hours; it matters only if it has
- * written here, and has been committed since.
+ * Is there nothing in the slice that the subscription has yet to pass in this
+ * slot?  Whatever its position does not cover counts: what was committed since
+ * it was there, and what this transaction itself has written.  What is open
+ * elsewhere does not; who has written here holds a lock that is asked for.
  */
 static bool
-has_passed(IdemCall *call, int slice, const Subscription *subscription, int slot, uint64 greatest)
+has_passed(LogReader *reader, int slice, const Subscription *subscription, const Position *position)
 {
-	const LogSnapshot *done = position_read(call, subscription, slot).lo.seen;
+	const LogSnapshot everything = {PG_UINT64_MAX, PG_UINT64_MAX, 0, NULL};
+	LogWindow	window = position_window(subscription, position);
 
-	if (done->xmin > greatest)
-		return true;
-	if (done->xmax <= greatest)
-		return false;
-	for (int i = 0; i < done->nxip; i++)
+	window.types = NIL;
+	if (position->hi.seen != NULL)
 	{
-		if (done->xip[i] <= greatest && has_event_of(call, slice, subscription, slot, done->xip[i]))
+		if (log_slice_has(reader, slice, &window, position->pos))
 			return false;
+		window.lo = position->hi.seen;
 	}
-	return true;
+	window.hi = &everything;
+	return !log_slice_has(reader, slice, &window, 0);
 }
 
 /* Has every subscription passed all that the slice holds? */
 static bool
 all_have_passed(IdemCall *call, int slice)
 {
-	uint64		greatest = greatest_xid(call, slice);
+	LogReader  *reader = log_reader_open(call);
+	bool		passed = true;
 	ListCell   *cell;
 
 	foreach(cell, subscriptions(call))
 	{
 		Subscription *subscription = lfirst(cell);
 
-		for (int slot = 0; slot < subscription->slots; slot++)
+		for (int slot = 0; passed && slot < subscription->slots; slot++)
 		{
-			if (!has_passed(call, slice, subscription, slot, greatest))
-				return false;
+			Position	position = position_read(call, subscription, slot);
+
+			passed = has_passed(reader, slice, subscription, &position);
 		}
 	}
-	return true;
+	log_reader_close(reader);
+	return passed;
 }
 
 /* Is it so long since the slice stopped being the current one? */

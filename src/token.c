@@ -29,6 +29,8 @@
  */
 #include "token.h"
 
+#include "direct.h"
+
 #include "catalog/pg_type.h"
 #include "port/pg_bswap.h"
 #include "utils/fmgrprotos.h"
@@ -62,11 +64,14 @@ enum
 
 static const IdemIndex used_by_digest = {"idem_token_used", "idem_token_used_pkey", NATTS};
 
-static IdemQuery insert_used = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_token_used"
-	" (tenant_id, digest, payment_no, consumed_at, forget_at, repurchase, asked_payment_no)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
-	TEXTOID, BYTEAOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID);
+static IdemTable used_tokens = {
+	"idem_token_used", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_token_used"
+			   " (tenant_id, digest, payment_no, consumed_at, forget_at, repurchase,"
+			   " asked_payment_no)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
+			   TEXTOID, BYTEAOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID)
+};
 
 /* TID scan: nothing can lead it astray */
 static IdemQuery delete_used = IDEM_QUERY(
@@ -260,7 +265,7 @@ forget_at_of(IdemCall *call, const Token *token)
 bool
 token_use(IdemCall *call, const Token *token, const TokenUse *use)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(token->digest),
 		use->payment_no,
@@ -270,7 +275,7 @@ token_use(IdemCall *call, const Token *token, const TokenUse *use)
 		use->asked_payment_no
 	};
 
-	return idem_run(call, &insert_used, args) == 1;
+	return idem_insert(call, &used_tokens, row);
 }
 
 /* Take back the use that this very call made */

@@ -5,6 +5,9 @@ CREATE SCHEMA peer;
 CREATE TABLE peer.payment (LIKE idem_payment INCLUDING ALL);
 CREATE TABLE peer.history (LIKE idem_history INCLUDING ALL);
 CREATE TABLE peer.outbox (LIKE idem_outbox INCLUDING ALL);
+CREATE SEQUENCE peer.outbox_seq;
+ALTER TABLE peer.outbox ALTER seq SET DEFAULT nextval('peer.outbox_seq'), ALTER xid SET DEFAULT pg_current_xact_id(),
+	ALTER slot SET DEFAULT 0;
 CREATE SEQUENCE peer.payment_no CACHE 32;
 
 -- Payments that were there before, here and there alike.

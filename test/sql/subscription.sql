@@ -357,3 +357,41 @@ SELECT idem_publish('', 'thing', 'a', 'x', '{}');
 -- the slot of a key is for ever
 SELECT DISTINCT aggregateid, slot FROM idem_outbox WHERE tenant_id = 'sub' AND aggregateid IN ('a', 'b', 'x', 'k') ORDER BY 1;
 SELECT * FROM idem_verify() WHERE tenant_id = 'sub' OR tenant_id IS NULL;
+
+--
+-- rights: a relay reads events, and the view with operators and auditors
+--
+CREATE ROLE regress_idem_relay;
+SELECT outcome FROM idem_allow('regress_idem_relay', 'relay');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+SET ROLE regress_idem_relay;
+SELECT outcome FROM idem_subscribe('relayed', types => '{thing.relayed}', slots => 1);
+CALL idem_wait_events('relayed', '0');
+SELECT count(*) FROM idem_fetch_events('relayed', 'w1');
+SELECT subscription, why FROM idem_outbox_lag WHERE subscription = 'relayed';
+SELECT outcome FROM idem_unsubscribe('relayed');
+SELECT count(*) FROM idem_outbox;
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT outcome FROM idem_allow('regress_idem_relay', 'auditor');
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'relay');
+SET ROLE regress_idem_relay;
+SELECT count(*) FROM idem_outbox_lag WHERE subscription = 'relayed';
+CALL idem_wait_events('relayed', '0');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'auditor');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+SELECT outcome FROM idem_allow('regress_idem_relay', 'operator');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+-- its rows are of all tenants
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'operator');
+SELECT outcome FROM idem_allow('regress_idem_relay', 'auditor', 'sub');
+SET ROLE regress_idem_relay;
+\set VERBOSITY sqlstate
+SELECT count(*) FROM idem_outbox_lag;
+\set VERBOSITY default
+RESET ROLE;
+DELETE FROM idem_access WHERE role LIKE 'regress%';
+DROP OWNED BY regress_idem_relay;
+DROP ROLE regress_idem_relay;

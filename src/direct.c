@@ -1,0 +1,590 @@
+/*-------------------------------------------------------------------------
+ * direct.c
+ *	  Rows that go straight into a table, past the executor.
+ *
+ * An SPI statement costs several times what its row costs: with each call the
+ * executor opens the table anew, compiles the checks of domains and of partial
+ * indexes, and looks for conflicts where we have just looked.  So a row goes
+ * straight into the heap and its indexes, which is what the executor would do
+ * with it, as long as there is nothing else that the executor would do.  The
+ * danger is to pass over something that a user has added: a trigger, a rule, a
+ * check, an index of another kind.  Where there is anything of that, where the
+ * table has not the columns that we know, or where triggers do not fire as
+ * usual (session_replication_role), the row goes through the statement, with
+ * the same values.  What is known of a table is kept until the table or one of
+ * its indexes changes.
+ *
+ * Two triggers do not stand in the way: the stamp on foreign events, since
+ * ours have what it gives, and the guard after an INSERT, which is called here
+ * as the executor would call it.
+ *
+ * Nobody else can hold the unique keys of a row whose names are locked and
+ * which was looked for, unless he inserts by SQL of his own.  For him the row
+ * is inserted speculatively, as by ON CONFLICT: should an index have the key,
+ * or an open transaction's row with it, the row is taken back and the caller
+ * begins again.  Nothing waits here, since names are locked.
+ *
+ * Rows bear the current command id: what the transaction does next sees them,
+ * the statement that fired a trigger does not, as with SPI.
+ *-------------------------------------------------------------------------
+ */
+#include "direct.h"
+
+#include "machine_tables.h"
+#include "relation.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+/* More indexes than that, and the row goes through the statement */
+#define MAX_INDEXES 12
+
+typedef struct KnownIndex
+{
+	Oid			oid;
+	IndexInfo  *info;
+	ExprState  *predicate;		/* NULL: the index has every row */
+} KnownIndex;
+
+/* A column's type, where that is a domain */
+typedef struct KnownDomain
+{
+	int			column;			/* from 0 */
+	Oid			type;
+	void	   *compiled;		/* by domain_check */
+} KnownDomain;
+
+/* What is known of a table */
+typedef struct KnownTable
+{
+	Oid			oid;
+	bool		valid;			/* false: something of it may have changed */
+	bool		plain;			/* a row may go straight in */
+	MemoryContext context;		/* holds this and everything below */
+	bool	   *notnull;		/* by column */
+	int			ndomains;
+	KnownDomain *domains;
+	int			nindexes;
+	KnownIndex	indexes[MAX_INDEXES];
+	ExprContext *predicates;	/* in which they are evaluated; NULL: there are none */
+	Trigger    *guard;			/* to be fired after the INSERT; NULL: none */
+	FmgrInfo	guard_function;
+} KnownTable;
+
+typedef struct TableEntry
+{
+	RelationName name;			/* hash key */
+	KnownTable *table;
+} TableEntry;
+
+static HTAB *tables = NULL;
+static uint64 doubts = 0;		/* counts invalidations */
+
+/* A table that is open for one row */
+typedef struct OpenTable
+{
+	KnownTable *known;
+	Relation	table;
+	TupleTableSlot *slot;
+} OpenTable;
+
+
+/* ---------- may a row go straight in? ---------- */
+
+/* Is it the trigger that gives foreign rows what ours have (log.c)? */
+static bool
+is_stamp(const Trigger *trigger, const IdemHouse *house)
+{
+	char	   *name = get_func_name(trigger->tgfoid);
+
+	return name != NULL && strcmp(name, "idem_outbox_stamp") == 0 &&
+		get_func_namespace(trigger->tgfoid) == house->nspoid;
+}
+
+/* Is it the guard, to be fired as by us, right after the row is in? */
+static bool
+is_guard(const Trigger *trigger, const IdemHouse *house)
+{
+	return trigger->tgfoid == machine_guard_function(house) &&
+		(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN ||
+		 trigger->tgenabled == TRIGGER_FIRES_ALWAYS) &&
+		TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_AFTER(trigger->tgtype) &&
+		!trigger->tgdeferrable && trigger->tgqual == NULL &&
+		trigger->tgoldtable == NULL && trigger->tgnewtable == NULL;
+}
+
+/* Keep the trigger to be fired; false: an INSERT does what we do not know */
+static bool
+read_triggers(KnownTable *known, Relation table, const IdemHouse *house)
+{
+	TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Trigger    *trigger = &triggers->triggers[i];
+
+		if (!TRIGGER_FOR_INSERT(trigger->tgtype) || is_stamp(trigger, house))
+			continue;
+		if (known->guard != NULL || !is_guard(trigger, house))
+			return false;
+		known->guard = trigger;
+		fmgr_info(trigger->tgfoid, &known->guard_function);
+	}
+	return true;
+}
+
+/* Keep what columns ask for; false: they are not those that we know */
+static bool
+read_columns(KnownTable *known, Relation table, const IdemTable *expected)
+{
+	TupleDesc	desc = RelationGetDescr(table);
+
+	if (desc->natts != expected->natts)
+		return false;
+	known->notnull = palloc(sizeof(bool) * desc->natts);
+	known->domains = palloc(sizeof(KnownDomain) * desc->natts);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped || column->attgenerated != '\0' ||
+			getBaseType(column->atttypid) != expected->insert.argtypes[i])
+			return false;
+		known->notnull[i] = column->attnotnull;
+		if (column->atttypid != expected->insert.argtypes[i])
+			known->domains[known->ndomains++] = (KnownDomain) {i, column->atttypid, NULL};
+	}
+	return true;
+}
+
+/* Does an index take the row's columns as they are, and check at once? */
+static bool
+index_is_plain(Relation index)
+{
+	return index->rd_rel->relam == BTREE_AM_OID &&
+		index->rd_index->indimmediate &&
+		!index->rd_index->indisexclusion &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL);
+}
+
+/* Is it no function that the server came with? */
+static bool
+is_foreign(Oid function, void *context pg_attribute_unused())
+{
+	return function >= FirstNormalObjectId;
+}
+
+/*
+ * Does an expression call a function that somebody wrote?  That must not find
+ * a caller's search_path while it runs as the owner.
+ */
+static bool
+calls_foreign(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_foreign, context) ||
+		expression_tree_walker(node, calls_foreign, context);
+}
+
+/* Keep an index; false: its predicate is not for us to ask */
+static bool
+read_index(KnownTable *known, Relation index)
+{
+	KnownIndex *entry = &known->indexes[known->nindexes++];
+
+	entry->oid = RelationGetRelid(index);
+	entry->info = BuildIndexInfo(index);
+	entry->predicate = NULL;
+	if (entry->info->ii_Predicate == NIL)
+		return true;
+	if (calls_foreign((Node *) entry->info->ii_Predicate, NULL))
+		return false;
+	entry->predicate = ExecInitQual((List *) expression_planner((Expr *) entry->info->ii_Predicate),
+									NULL);
+	if (known->predicates == NULL)
+		known->predicates = CreateStandaloneExprContext();
+	return true;
+}
+
+/* Keep the indexes; false: one of them is of another kind */
+static bool
+read_indexes(KnownTable *known, Relation table)
+{
+	List	   *indexes = RelationGetIndexList(table);
+	ListCell   *cell;
+
+	if (list_length(indexes) > MAX_INDEXES)
+		return false;
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		bool		plain = index_is_plain(index) && read_index(known, index);
+
+		index_close(index, NoLock);
+		if (!plain)
+			return false;
+	}
+	return true;
+}
+
+/* Does an INSERT do nothing to this table but what is done here? */
+static bool
+read_table(KnownTable *known, Relation table, const IdemTable *expected, const IdemHouse *house)
+{
+	TupleConstr *constraints = RelationGetDescr(table)->constr;
+
+	return table->rd_rel->relkind == RELKIND_RELATION &&
+		table->rd_rules == NULL &&
+		(constraints == NULL || constraints->num_check == 0) &&
+		read_columns(known, table, expected) &&
+		read_triggers(known, table, house) &&
+		read_indexes(known, table);
+}
+
+
+/* ---------- what is known ---------- */
+
+static bool
+concerns(const KnownTable *table, Oid relid)
+{
+	if (!OidIsValid(relid) || table->oid == relid)
+		return true;
+	for (int i = 0; i < table->nindexes; i++)
+	{
+		if (table->indexes[i].oid == relid)
+			return true;
+	}
+	return false;
+}
+
+/* Relcache callback: a table or an index changed (0: any) */
+static void
+doubt_tables(Datum arg pg_attribute_unused(), Oid relid)
+{
+	HASH_SEQ_STATUS scan;
+	TableEntry *entry;
+
+	doubts++;
+	hash_seq_init(&scan, tables);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (concerns(entry->table, relid))
+			entry->table->valid = false;
+	}
+}
+
+/* Drop what does not hold any more; whoever is in it may end his work */
+static void
+sweep_tables(void)
+{
+	HASH_SEQ_STATUS scan;
+	TableEntry *entry;
+
+	hash_seq_init(&scan, tables);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->table->valid)
+			continue;
+		MemoryContextSetParent(entry->table->context, TopTransactionContext);
+		hash_search(tables, &entry->name, HASH_REMOVE, NULL);
+	}
+}
+
+/* Learn a table that is open */
+static KnownTable *
+learn_table(const RelationName *name, Relation table, const IdemTable *expected,
+			const IdemHouse *house)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "idem table",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	KnownTable *known = palloc0(sizeof(KnownTable));
+	uint64		before = doubts;
+
+	known->oid = RelationGetRelid(table);
+	known->context = context;
+	known->plain = read_table(known, table, expected, house);
+	MemoryContextSwitchTo(old);
+
+	sweep_tables();
+	((TableEntry *) hash_search(tables, name, HASH_ENTER, NULL))->table = known;
+	MemoryContextSetParent(context, CacheMemoryContext);
+	known->valid = before == doubts;
+	return known;
+}
+
+/* The table of this name in this house */
+static Oid
+table_oid(const IdemHouse *house, const char *name)
+{
+	Oid			oid = relation_oid(house, name);
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table \"%s\" does not exist in schema %s",
+						name, house->schema),
+				 errdetail("It belongs to the extension idem.")));
+	return oid;
+}
+
+/*
+ * Open a table.  Its lock stays, as after any INSERT; getting it may tell that
+ * what is known of the table does not hold any more.
+ */
+static void
+open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, const char *name)
+{
+	RelationName key;
+	TableEntry *entry;
+
+	relation_name(house, name, &key);
+	entry = hash_search(tables, &key, HASH_FIND, NULL);
+	if (entry != NULL && entry->table->valid)
+	{
+		open->known = entry->table;
+		open->table = table_open(entry->table->oid, RowExclusiveLock);
+		if (open->known->valid)
+			return;
+		table_close(open->table, NoLock);
+	}
+	open->table = table_open(table_oid(house, name), RowExclusiveLock);
+	open->known = learn_table(&key, open->table, expected, house);
+}
+
+static void
+close_table(OpenTable *open)
+{
+	table_close(open->table, NoLock);
+}
+
+/* May this very row go straight in?  What must not be null is the statement's to say. */
+static bool
+takes_row(const OpenTable *open, const NullableDatum *row)
+{
+	if (!open->known->plain || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		return false;
+	for (int i = 0; i < RelationGetNumberOfAttributes(open->table); i++)
+	{
+		if (row[i].isnull && open->known->notnull[i])
+			return false;
+	}
+	return true;
+}
+
+
+/* ---------- insert ---------- */
+
+/* Put the row into a slot; raises what a domain raises */
+static void
+fill_slot(OpenTable *open, const NullableDatum *row)
+{
+	KnownTable *known = open->known;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(open->table), &TTSOpsVirtual);
+
+	for (int i = 0; i < known->ndomains; i++)
+	{
+		KnownDomain *domain = &known->domains[i];
+
+		domain_check(row[domain->column].value, row[domain->column].isnull, domain->type,
+					 &domain->compiled, known->context);
+	}
+	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		slot->tts_values[i] = row[i].value;
+		slot->tts_isnull[i] = row[i].isnull;
+	}
+	open->slot = ExecStoreVirtualTuple(slot);
+}
+
+/* Does the row belong into an index? */
+static bool
+index_has(const OpenTable *open, const KnownIndex *entry)
+{
+	ExprContext *context = open->known->predicates;
+	bool		has;
+
+	if (entry->predicate == NULL)
+		return true;
+	context->ecxt_scantuple = open->slot;
+	has = ExecQual(entry->predicate, context);
+	context->ecxt_scantuple = NULL;
+	ResetExprContext(context);
+	return has;
+}
+
+/*
+ * Insert the row into one index; false: its key is there, or may be.  The lock
+ * on the index goes at once.
+ */
+static bool
+insert_into_index(const OpenTable *open, const KnownIndex *entry, IndexUniqueCheck unique)
+{
+	Relation	index;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+	bool		satisfied = true;
+
+	if (!index_has(open, entry))
+		return true;
+	index = index_open(entry->oid, RowExclusiveLock);
+	if (index->rd_index->indisready)
+	{
+		bool		is_unique = index->rd_index->indisunique;
+
+		FormIndexDatum(entry->info, open->slot, NULL, values, nulls);
+		satisfied = idem_index_insert(index, values, nulls, &open->slot->tts_tid, open->table,
+									  is_unique ? unique : UNIQUE_CHECK_NO, entry->info);
+		/* for an index that is not unique it says nothing */
+		satisfied |= !is_unique || unique == UNIQUE_CHECK_YES;
+	}
+	index_close(index, RowExclusiveLock);
+	return satisfied;
+}
+
+/* Into all of them; false: it was stopped by a key that is there, or may be */
+static bool
+insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
+{
+	for (int i = 0; i < open->known->nindexes; i++)
+	{
+		if (!insert_into_index(open, &open->known->indexes[i], unique))
+			return false;
+	}
+	return true;
+}
+
+/* Insert, unless a unique key is there */
+static bool
+insert_speculatively(const OpenTable *open)
+{
+	TransactionId xid = GetCurrentTransactionId();
+	uint32		token = SpeculativeInsertionLockAcquire(xid);
+	bool		inserted;
+
+	table_tuple_insert_speculative(open->table, open->slot, GetCurrentCommandId(true), 0, NULL,
+								   token);
+	inserted = insert_into_indexes(open, UNIQUE_CHECK_PARTIAL);
+	table_tuple_complete_speculative(open->table, open->slot, token, inserted);
+	SpeculativeInsertionLockRelease(xid);
+	return inserted;
+}
+
+/* Call the guard as the executor would, after the row is in */
+static void
+fire_guard(OpenTable *open)
+{
+	LOCAL_FCINFO(fcinfo, 0);
+	TriggerData data = {0};
+
+	if (open->known->guard == NULL)
+		return;
+	data.type = T_TriggerData;
+	data.tg_event = TRIGGER_EVENT_INSERT | TRIGGER_EVENT_ROW | TRIGGER_EVENT_AFTER;
+	data.tg_relation = open->table;
+	data.tg_trigger = open->known->guard;
+	data.tg_trigslot = open->slot;
+	data.tg_trigtuple = ExecCopySlotHeapTuple(open->slot);
+	InitFunctionCallInfoData(*fcinfo, &open->known->guard_function, 0, InvalidOid,
+							 (Node *) &data, NULL);
+	(void) FunctionCallInvoke(fcinfo);
+}
+
+bool
+idem_insert(IdemCall *call, IdemTable *table, const NullableDatum *row)
+{
+	OpenTable	open;
+	bool		inserted;
+
+	PreventCommandIfReadOnly(NameStr(call->function->name));
+	open_table(&open, call->house, table, table->table);
+	if (!takes_row(&open, row))
+	{
+		close_table(&open);
+		return idem_run(call, &table->insert, row) == 1;
+	}
+	fill_slot(&open, row);
+	inserted = insert_speculatively(&open);
+	if (inserted)
+		fire_guard(&open);
+	ExecDropSingleTupleTableSlot(open.slot);
+	close_table(&open);
+	CommandCounterIncrement();
+	return inserted;
+}
+
+/* Append by the statement, with all that the table asks for */
+static void
+append_by_statement(FunctionCallInfo fcinfo, IdemTable *table, const NullableDatum *row)
+{
+	IdemCall   *call = idem_enter_trigger(fcinfo);
+
+	(void) idem_run(call, &table->insert, row);
+	idem_leave_trigger(call);
+}
+
+void
+idem_append(FunctionCallInfo fcinfo, IdemTable *table, const NullableDatum *row)
+{
+	idem_append_to(fcinfo, table, table->table, row);
+}
+
+void
+idem_append_to(FunctionCallInfo fcinfo, IdemTable *table, const char *name,
+			   const NullableDatum *row)
+{
+	OpenTable	open;
+
+	open_table(&open, idem_house(fcinfo->flinfo->fn_oid), table, name);
+	if (!takes_row(&open, row))
+	{
+		close_table(&open);
+		append_by_statement(fcinfo, table, row);
+		return;
+	}
+	fill_slot(&open, row);
+	table_tuple_insert(open.table, open.slot, GetCurrentCommandId(true), 0, NULL);
+	(void) insert_into_indexes(&open, UNIQUE_CHECK_YES);
+	ExecDropSingleTupleTableSlot(open.slot);
+	close_table(&open);
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_init_direct(void)
+{
+	HASHCTL		info;
+
+	memset(&info, 0, sizeof(info));
+	info.keysize = sizeof(RelationName);
+	info.entrysize = sizeof(TableEntry);
+	tables = hash_create("idem tables", 16, &info, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(doubt_tables, (Datum) 0);
+}

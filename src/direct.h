@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ * direct.h
+ *	  Rows that go straight into a table, past the executor.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_DIRECT_H
+#define IDEM_DIRECT_H
+
+#include "call.h"
+
+/* A table of the extension, and how to insert a whole row into it */
+typedef struct IdemTable
+{
+	const char *table;
+	int			natts;
+	IdemQuery	insert;			/* the SPI path; its types are the columns' */
+} IdemTable;
+
+/*
+ * Insert a row, all of its columns in their order, ON CONFLICT DO NOTHING, as
+ * the statement has it; false: there is a conflict, or there may be one with
+ * a row that is still open.
+ */
+extern bool idem_insert(IdemCall *call, IdemTable *table, const NullableDatum *row);
+
+/*
+ * Append a row where nothing can be in its way.  For triggers of ours: the
+ * caller's rights do not matter.
+ */
+extern void idem_append(FunctionCallInfo fcinfo, IdemTable *table, const NullableDatum *row);
+
+/* The same, into one of the tables that the table is divided into */
+extern void idem_append_to(FunctionCallInfo fcinfo, IdemTable *table, const char *name,
+						   const NullableDatum *row);
+
+extern void idem_init_direct(void);
+
+#endif							/* IDEM_DIRECT_H */

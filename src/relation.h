@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ * relation.h
+ *	  The extension's tables, indexes and sequences by name.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_RELATION_H
+#define IDEM_RELATION_H
+
+#include "call.h"
+
+/* A name in a house: a key of hash tables, padded with zeroes */
+typedef struct RelationName
+{
+	Oid			nspoid;
+	NameData	name;
+} RelationName;
+
+extern void relation_name(const IdemHouse *house, const char *name, RelationName *full);
+
+/* The relation of this name in this house; invalid: there is none */
+extern Oid	relation_oid(const IdemHouse *house, const char *name);
+
+extern void idem_init_relation(void);
+
+#endif							/* IDEM_RELATION_H */
