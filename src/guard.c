@@ -372,18 +372,17 @@ row_as_jsonb(Check *check, TupleTableSlot *row, bool computed)
 static bool
 guard_permits(Check *check)
 {
-	static const Oid argtypes[] = {JSONBOID, JSONBOID};
-	const Machine *machine;
+	Deputy		deputy = {.result = BOOLOID, .restricted = true};
 	NullableDatum answer;
 	Datum		args[2];
 
 	if (check->guard == NULL)
 		return true;
-	machine = attachment_machine(check->fcinfo, check->attachment);
+	deputy.role = attachment_machine(check->fcinfo, check->attachment)->defined_by;
+	deputy.function = psprintf("%s(jsonb, jsonb)", check->guard);
 	args[0] = row_as_jsonb(check, check->before, true);
 	args[1] = row_as_jsonb(check, check->after, false);
-	answer = deputy_call(machine->defined_by, check->guard, BOOLOID,
-						 lengthof(args), argtypes, args);
+	answer = deputy_call(&deputy, lengthof(args), args);
 	return !answer.isnull && DatumGetBool(answer.value);
 }
 

@@ -80,9 +80,9 @@ open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE 
 }
 
 /*
- * Locks stay until the transaction ends, as after any SELECT.  Backward goes who
- * reads an append-only table, whose locks go at once: it is emptied by TRUNCATE,
- * which must not wait for the end of whoever has read there.
+ * Locks stay until the transaction ends, as after any SELECT.  Those of who looks
+ * back go at once: so the log is read, which is emptied by TRUNCATE, and that
+ * must not wait for the end of whoever has read there.
  */
 static void
 close_both(Relation table, Relation index, ScanDirection direction)
@@ -283,7 +283,7 @@ idem_look(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	return first_of(scan(call, index, keys, nkeys, sight, ForwardScanDirection, one_is_enough, NULL));
 }
 
-/* The last such row, of an append-only table */
+/* The last such row */
 IdemRow *
 idem_look_last(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			   IdemSight sight)
