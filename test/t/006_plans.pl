@@ -59,6 +59,12 @@ sub calls
 		"SELECT outcome FROM idem_set_channel_account('plans', 'wechat', 'w$key')",
 		"SELECT outcome FROM idem_set_channel_event('plans', 'e$key', false, 'paid')",
 		"SELECT outcome FROM idem_set_channel_event('plans', 'e$key', false, 'none')",
+		"SELECT outcome FROM idem_set_campaign('plans', 'sale', NULL, 100)",
+		"SELECT outcome FROM idem_grant_entitlement('plans', 'g$key', 'u', 'points', 10, 'no-a$key', 'sale')",
+		"SELECT outcome FROM idem_grant_entitlement('plans', 'g$key', 'u', 'points', 10, 'no-a$key', 'sale')",
+		"SELECT outcome FROM idem_grant_entitlement('plans', 'h$key', 'u', 'points', 10, free => true)",
+		"SELECT outcome FROM idem_revoke_entitlement('plans', 'g$key', 'r1', 1)",
+		"SELECT count(*) FROM idem_sweep(10)",
 		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
 		"SELECT outcome FROM idem_request_refund('plans', 'no-a$key', 'r1-$key', 30, 'CNY')",
 		"SELECT outcome FROM idem_submit_refund('plans', 'r1-$key')",
@@ -88,6 +94,7 @@ sub calls
 }
 
 # A million orders, payments with keys, receipts, refunds, disputes, notifications, anomalies and leases of the same tenant,
+# and a tenth of that of grants and of hooks that failed,
 # with the triggers that a restore would meet.
 my $load = <<"SQL";
 INSERT INTO idem_order (tenant_id, order_id, status, amount, currency, created_at)
@@ -108,6 +115,14 @@ INSERT INTO idem_dispute (tenant_id, channel, account, dispute_no, trade_no, rec
 	SELECT 'plans', 'alipay', '', 'load-' || i, 'load-' || i, '9' || i, 'won', 100, 'CNY', now() FROM generate_series(1, $million) i;
 INSERT INTO idem_lease (tenant_id, name, worker, fence, lease_until, acquired_at)
 	SELECT 'plans', 'load-' || i, 'w', 1, now(), now() FROM generate_series(1, $million) i;
+INSERT INTO idem_entitlement (tenant_id, grant_key, user_id, benefit, quantity, revoked, status, payment_no, receipt_no, order_id, purchase_no, campaign, on_refund, granted_at)
+	SELECT 'plans', 'load-' || i, 'u-' || i, 'points', 10, 5, 'partly_revoked', 'load-' || i, '9' || i, 'load-' || i, 1, 'sale', 'proportional', now() FROM generate_series(1, $million / 10) i;
+INSERT INTO idem_revocation (tenant_id, grant_key, revoke_no, quantity, by_refund, created_at)
+	SELECT 'plans', 'load-' || i, 'r1', 5, false, now() FROM generate_series(1, $million / 10) i;
+INSERT INTO idem_campaign (tenant_id, campaign, created_at) SELECT 'plans', 'load-' || i, now() FROM generate_series(1, $million / 10) i;
+INSERT INTO idem_campaign_user (tenant_id, campaign, user_id, granted) SELECT 'plans', 'sale', 'u-' || i, 5 FROM generate_series(1, $million / 10) i;
+INSERT INTO idem_hook_failure (tenant_id, entity, key, to_state, version, row_moved, attempts, next_at, sqlstate, message, failed_at)
+	SELECT 'plans', 'order', 'load-' || i, 'paid', 1, '{}', 1, now() + interval '1 day', 'P0001', 'no', now() FROM generate_series(1, $million / 10) i;
 SQL
 
 # Two scenes, each a database with a session that stays.

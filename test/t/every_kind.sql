@@ -111,3 +111,14 @@ SELECT outcome FROM idem_receive_notification('unrouted', 'till', 'told-6', 'pay
 SELECT outcome FROM idem_reroute_notification('till', 'till-1', 'told-6', 'kinds');
 SELECT outcome, tenant_id FROM idem_stripe_event('{"id": "told-7", "type": "payment_intent.succeeded", "data": {"object": {"object": "payment_intent"}}}');
 SELECT outcome, tenant_id FROM idem_wechat_notification('{"id": "told-8"}');
+
+-- granted for money, of a campaign, for nothing; revoked in part and in full
+SELECT outcome FROM idem_set_campaign('kinds', 'spring', 10, 5);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-done', 'ann', 'points', 3, 'pay-done', 'spring');
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-free', 'ann', 'points', 3, free => true);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-gone', 'bob', 'points', 3, campaign => 'spring');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-free', 'by-hand', 1);
+
+-- a hook that fails
+SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-gone', 'by-hand');

@@ -214,7 +214,6 @@ BEGIN
 	IF amount = 0 OR (model.applied(t, o, 1)).receipt_no IS NOT NULL THEN
 		PERFORM model.order_to(t, o, 'paid');
 	END IF;
-	PERFORM model.follow_money(t, (model.applied(t, o, 1)).receipt_no);
 END $$;
 
 CREATE FUNCTION model.create_order(tenant_id text, order_id text, amount bigint, currency text, buyer_id text DEFAULT NULL,
@@ -242,7 +241,8 @@ BEGIN
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'active payment'); END IF;
 		p := model.payment_of(tenant_id, (model.applied(tenant_id, order_id, 1)).payment_no);
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'paid payment'); END IF;
-		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata);
+		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata),
+			model.follow_money(tenant_id, (model.applied(tenant_id, order_id, 1)).receipt_no);
 		o := model.order_of(tenant_id, order_id);
 	END IF;
 	result := ROW (outcome, o.order_id, o.status, o.amount, o.currency, o.version, o.created_at, o.expires_at);
@@ -934,7 +934,7 @@ BEGIN
 		IF r.payment_no IS DISTINCT FROM p.payment_no OR r.disposition <> 'mismatch' THEN
 			NULL;
 		ELSIF decision = 'accept' THEN
-			IF model.makes_sense(r) AND r.refund_reserved = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
+			IF model.makes_sense(r) AND r.refund_reserved = 0 AND r.disputed = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
 				AND (model.applied(t, p.order_id, p.purchase_no)).receipt_no IS NULL
 			THEN
 				outcome := 'accepted';
