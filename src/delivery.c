@@ -28,6 +28,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "miscadmin.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
