@@ -92,7 +92,7 @@ remember(Ahead *ahead, const Position *position)
 	ahead->slots[position->slot].pos = position->pos;
 }
 
-/* Is there anything in a slot, which is held, for somebody who fetches now? */
+/* Is there anything in a slot for somebody who fetches now? */
 static bool
 slot_is_due(Reading *reading, Ahead *ahead, int slot)
 {
@@ -120,12 +120,7 @@ ahead_is_due(IdemCall *call, Subscription *subscription, Ahead *ahead, bool *uns
 	bool		due = false;
 
 	for (int slot = 0; slot < subscription->slots && !due && reading.effort > 0; slot++)
-	{
-		if (!slot_hold(call, subscription, slot))
-			continue;
-		due = slot_is_due(&reading, ahead, slot);
-		slot_let_go(call, subscription, slot);
-	}
+		due = !slot_is_held(call, subscription, slot) && slot_is_due(&reading, ahead, slot);
 	*unsure = reading.effort <= 0;
 	reading_end(&reading);
 	return due;

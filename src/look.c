@@ -651,6 +651,17 @@ idem_hold_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
 	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+/* Does anybody else hold it?  Asked without holding it for a moment, which others would meet. */
+bool
+idem_name_is_held(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
+{
+	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
+	int			holders;
+
+	(void) GetLockConflicts(&tag, ShareLock, &holders);
+	return holders > 0;
+}
+
 /* Give back what was held for nothing, once */
 void
 idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key, LOCKMODE mode)

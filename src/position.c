@@ -62,6 +62,13 @@ slot_hold(IdemCall *call, const Subscription *subscription, int slot)
 }
 
 bool
+slot_is_held(IdemCall *call, const Subscription *subscription, int slot)
+{
+	return idem_name_is_held(call, IDEM_NAME_SLOT, CStringGetTextDatum(""),
+							 slot_name(subscription, slot));
+}
+
+bool
 slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot)
 {
 	int			pause_ms = 1;

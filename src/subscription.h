@@ -52,6 +52,7 @@ extern Subscription *subscription_enter(IdemCall *call);
 /* Hold a slot until the transaction ends; false: somebody else does */
 extern bool slot_hold(IdemCall *call, const Subscription *subscription, int slot);
 extern bool slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot); /* within `wait` */
+extern bool slot_is_held(IdemCall *call, const Subscription *subscription, int slot);	/* by others */
 extern void slot_let_go(IdemCall *call, const Subscription *subscription, int slot);
 
 /* Where the subscription stands in its slots, for who asks for several of them */
