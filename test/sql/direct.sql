@@ -92,6 +92,9 @@ SELECT outcome, payment_no FROM idem_create_payment('direct', 'o6', 100, 'CNY', 
 SELECT count(*) FROM idem_payment WHERE tenant_id = 'direct' AND order_id = 'o6';
 SELECT count(*) FROM idem_history WHERE tenant_id = 'direct' AND key = 'direct-6';
 SELECT outcome, payment_no FROM idem_create_payment('direct', 'o6', 101, 'CNY', payment_no => 'direct-6', wait => '0');
+CREATE UNIQUE INDEX regress_request ON idem_request (scope) WHERE tenant_id OPERATOR(pg_catalog.=) 'direct';
+SELECT outcome FROM idem_begin_request('direct', 'pay', 'r7', wait => '0');
+SELECT outcome FROM idem_begin_request('direct', 'other', 'r7', wait => '0');
 ROLLBACK TO here;
 SELECT outcome, payment_no FROM idem_create_payment('direct', 'o7', 100, 'CNY', payment_no => 'direct-7');
 ROLLBACK;
