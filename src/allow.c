@@ -216,7 +216,7 @@ grant_missing(IdemCall *call, const AccessRequest *request)
 
 	functions = objects_found(call, &select_missing_functions, args);
 	if (functions != NULL)
-		run_utility(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", functions, grantee));
+		run_utility(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s", functions, grantee));
 
 	views = objects_found(call, &select_missing_views, args);
 	if (views != NULL)
@@ -278,7 +278,7 @@ revoke_needless(IdemCall *call, const AccessRequest *request)
 	if (views != NULL)
 		run_utility(psprintf("REVOKE SELECT ON %s FROM %s", views, grantee));
 	if (functions != NULL)
-		run_utility(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", functions, grantee));
+		run_utility(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", functions, grantee));
 }
 
 /*

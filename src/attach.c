@@ -235,6 +235,7 @@ make(Attach *attach)
 	if (is_new)
 	{
 		attach->since = this_moment();
+		attach_record_entity(attach);
 		attach_ensure_index(attach);
 		attach->arguments = attach_arguments(attach);
 	}
@@ -254,6 +255,7 @@ do_attach(Attach *attach)
 	examine(attach);
 	if (is_complete(attach))
 		return "duplicate";
+	attach_demand_right(attach);
 
 	if (!machine_hold(attach->call, machine, ShareLock) ||
 		!attach_lock_members(attach, ShareRowExclusiveLock))

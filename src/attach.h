@@ -53,6 +53,7 @@ extern void attach_compare(Attach *attach, const Trigger *trigger);
 extern bool attach_is_complete(const Attach *attach, Oid member);
 extern char *attach_trigger_faults(Oid guard, Relation table, const Trigger *found,
 								   bool forbid_delete);
+extern void attach_demand_right(const Attach *attach);
 extern void attach_create_triggers(Attach *attach);
 extern void attach_drop_triggers(Oid guard, Oid member);
 
@@ -66,5 +67,6 @@ extern void attach_drop_index(Oid target, const char *name);
 /* What history and events call a table: attach_entity.c */
 extern Oid	attach_entity_table(Oid guard, const char *entity, const List *except, bool *own);
 extern bool attach_choose_entity(Attach *attach);
+extern void attach_record_entity(Attach *attach);
 
 #endif							/* IDEM_ATTACH_H */

@@ -6,20 +6,38 @@
  * "entity.state".  Two tables of one entity would write each other's history,
  * so that the owner of any table could forge that of another.  Hence an entity
  * belongs to one table and to those that inherit from it.  It stands in the
- * triggers' arguments and nowhere else: a table keeps it when it is renamed,
- * dumped and restored.
+ * triggers' arguments: a table keeps it when it is renamed, dumped and restored.
+ *
+ * The history outlives the triggers.  So idem_entity notes whose an entity is,
+ * by the name of the role, and only who has that role's rights may attach a
+ * table by that name again.
  *-------------------------------------------------------------------------
  */
 #include "attach.h"
 #include "look.h"
 #include "machine_tables.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_trigger.h"
-#include "utils/fmgroids.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
+
+/* Column numbers of idem_entity */
+enum
+{
+	ENTITY = 1, OWNER, CLAIMED_AT, NATTS = CLAIMED_AT
+};
+
+static const IdemIndex entity_by_name = {"idem_entity", "idem_entity_pkey", NATTS};
+
+static IdemQuery claim = IDEM_QUERY(
+	"INSERT INTO @schema@.idem_entity AS e (entity, owner, claimed_at)"
+	" VALUES ($1, $2, clock_timestamp())"
+	" ON CONFLICT (entity) DO UPDATE SET owner = EXCLUDED.owner WHERE e.owner <> EXCLUDED.owner",
+	TEXTOID, NAMEOID);
 
 /* The entity that a row of pg_trigger names; by default the table's name */
 static char *
@@ -43,6 +61,31 @@ entity_of(HeapTuple row, TupleDesc desc, bool *own)
 	return entity != NULL ? entity : get_rel_name(trigger->tgrelid);
 }
 
+/* The search for the table that has an entity */
+typedef struct EntitySearch
+{
+	const char *entity;
+	const List *except;
+	Oid			table;
+	bool		own;
+} EntitySearch;
+
+static void
+visit_entity(HeapTuple row, TupleDesc desc, void *arg)
+{
+	EntitySearch *search = arg;
+	Oid			table = ((Form_pg_trigger) GETSTRUCT(row))->tgrelid;
+	bool		own;
+	char	   *name = entity_of(row, desc, &own);
+
+	if (name == NULL || strcmp(name, search->entity) != 0 ||
+		list_member_oid(search->except, table) ||
+		(OidIsValid(search->table) && search->table < table))
+		return;
+	search->table = table;
+	search->own = own;
+}
+
 /*
  * The table that has an entity, InvalidOid if none has but those excepted.  Of
  * a table and its partitions it is the one that was made first.  *own: it is
@@ -51,30 +94,11 @@ entity_of(HeapTuple row, TupleDesc desc, bool *own)
 Oid
 attach_entity_table(Oid guard, const char *entity, const List *except, bool *own)
 {
-	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
-	Oid			found = InvalidOid;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	row;
+	EntitySearch search = {entity, except, InvalidOid, false};
 
-	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(guard));
-	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(row = systable_getnext(scan)))
-	{
-		Oid			table = ((Form_pg_trigger) GETSTRUCT(row))->tgrelid;
-		bool		is_own;
-		char	   *name = entity_of(row, RelationGetDescr(triggers), &is_own);
-
-		if (name == NULL || strcmp(name, entity) != 0 || list_member_oid(except, table) ||
-			(OidIsValid(found) && found < table))
-			continue;
-		found = table;
-		*own = is_own;
-	}
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
-	return found;
+	machine_visit_triggers(guard, visit_entity, &search);
+	*own = search.own;
+	return search.table;
 }
 
 /* Is an entity free for the table, and will it be when we commit? */
@@ -85,6 +109,21 @@ typedef enum EntityState
 	ENTITY_OWN,					/* by the extension */
 	ENTITY_BUSY					/* another transaction may be taking it */
 } EntityState;
+
+/* Has the caller the rights of whose the entity was? */
+static bool
+may_take(const Attach *attach, const char *entity)
+{
+	Datum		keys[] = {CStringGetTextDatum(entity)};
+	IdemRow    *row = idem_look(attach->call, &entity_by_name, keys, lengthof(keys),
+								IDEM_SIGHT_LATEST);
+	Oid			owner;
+
+	if (row == NULL || has_privs_of_role(GetUserId(), attach->call->house->owner))
+		return true;
+	owner = get_role_oid(NameStr(*DatumGetName(IDEM_COLUMN(row, OWNER))), true);
+	return OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
+}
 
 static EntityState
 claim_entity(Attach *attach, const char *entity)
@@ -100,7 +139,7 @@ claim_entity(Attach *attach, const char *entity)
 	if (machine != NULL && machine->builtin)
 		return ENTITY_OWN;
 	if (!OidIsValid(attach_entity_table(attach->guard, entity, attach->members, &own)))
-		return ENTITY_FREE;
+		return may_take(attach, entity) ? ENTITY_FREE : ENTITY_TAKEN;
 	return own ? ENTITY_OWN : ENTITY_TAKEN;
 }
 
@@ -116,7 +155,7 @@ raise_taken(const Attach *attach, const char *entity, EntityState state)
 				 errhint("Choose another entity.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_KEY_CONFLICT),
-			 errmsg("entity \"%s\" is already that of another table", entity),
+			 errmsg("entity \"%s\" is already that of another table, or was", entity),
 			 errdetail("History and events of table \"%s\" would be taken for the other's.",
 					   get_rel_name(attach->target)),
 			 errhint("Choose another entity.")));
@@ -145,4 +184,21 @@ attach_choose_entity(Attach *attach)
 			return state == ENTITY_FREE;
 	}
 	raise_taken(attach, attach->entity, state);
+}
+
+/*
+ * Note whose the entity is now.
+ */
+void
+attach_record_entity(Attach *attach)
+{
+	Relation	table = table_open(attach->target, NoLock);
+	Name		owner = palloc(sizeof(NameData));
+	NullableDatum args[] = {IDEM_TEXT(attach->entity), IDEM_VALUE(NameGetDatum(owner))};
+
+	namestrcpy(owner, GetUserNameFromId(table->rd_rel->relowner, false));
+	table_close(table, NoLock);
+	idem_become_owner(attach->call);
+	(void) idem_run(attach->call, &claim, args);
+	idem_become_caller(attach->call);
 }

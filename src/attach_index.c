@@ -135,7 +135,8 @@ attach_find_index(Relation table, const Attachment *attachment, const Machine *m
 
 	GetUserIdAndSecContext(&user, &user_context);
 	SetUserIdAndSecContext(table->rd_rel->relowner,
-						   user_context | SECURITY_RESTRICTED_OPERATION);
+						   user_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_RESTRICTED_OPERATION);
 	foreach(cell, RelationGetIndexList(table))
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);

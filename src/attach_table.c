@@ -15,6 +15,7 @@
 #include "catalog/catalog.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -134,7 +135,8 @@ static bool
 names_rows(Relation table, Relation index)
 {
 	if (!index->rd_index->indisunique || !index->rd_index->indimmediate ||
-		!index->rd_index->indisvalid || RelationGetIndexPredicate(index) != NIL)
+		!index->rd_index->indisvalid ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
 		return false;
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 	{

@@ -26,6 +26,8 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
 /* The triggers of a table */
@@ -340,6 +342,28 @@ create_missing(const Attach *attach, Oid member)
 	{
 		if (missing[i])
 			create_trigger(attach, member, &forms[i]);
+	}
+}
+
+/*
+ * Raise 42501 unless the extension's owner, who creates the triggers, may.
+ */
+void
+attach_demand_right(const Attach *attach)
+{
+	Oid			owner = attach->call->house->owner;
+	const char *name = GetUserNameFromId(owner, false);
+	ListCell   *cell;
+
+	foreach(cell, attach->members)
+	{
+		if (pg_class_aclcheck(lfirst_oid(cell), owner, ACL_TRIGGER) == ACLCHECK_OK)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for table %s", get_rel_name(lfirst_oid(cell))),
+				 errdetail("Role \"%s\", the extension's owner, creates the triggers of attached tables.", name),
+				 errhint("GRANT TRIGGER on the table to %s.", quote_identifier(name))));
 	}
 }
 

@@ -45,7 +45,9 @@
 #include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "optimizer/optimizer.h"
+#include "utils/datetime.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/json.h"
@@ -61,6 +63,7 @@ typedef struct AttachmentEntry
 } AttachmentEntry;
 
 static HTAB *attachments = NULL;
+static AttachmentEntry *latest = NULL;	/* most rows come after one of the same table */
 static uint64 doubts = 0;		/* grows when an entry may have become wrong */
 
 
@@ -73,6 +76,35 @@ bad_argument(const Trigger *trigger, const char *argument)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid argument \"%s\" of trigger \"%s\"", argument, trigger->tgname),
 			 errdetail("The arguments of a guard are name=value; see COMMENT ON FUNCTION idem_guard().")));
+}
+
+static bool
+is_time(Oid type)
+{
+	return type == DATEOID || type == TIMEOID || type == TIMETZOID ||
+		type == TIMESTAMPOID || type == TIMESTAMPTZOID;
+}
+
+/* Has a value of the type the same text whatever the settings are? */
+static bool
+has_one_text(Oid type)
+{
+	switch (type)
+	{
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case NAMEOID:
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case NUMERICOID:
+		case UUIDOID:
+			return true;
+		default:
+			return type_is_enum(type) || is_time(type);
+	}
 }
 
 /* Find a column and how its values become text */
@@ -94,6 +126,8 @@ read_column(AttachedColumn *column, Relation table, const char *name)
 		column->type = getBaseType(att->atttypid);
 		column->is_text = column->type == TEXTOID || column->type == VARCHAROID;
 		column->is_padded = column->type == BPCHAROID;
+		column->is_time = is_time(column->type);
+		column->is_styled = !has_one_text(column->type);
 		if (!column->is_text)
 		{
 			getTypeOutputInfo(column->type, &output, &is_varlena);
@@ -279,17 +313,28 @@ freeze_partition_key(Attachment *attachment, Relation table, Relation ancestor)
 	}
 }
 
-/* Freeze the columns that decide which partition a row is in, on every level */
+/*
+ * Freeze the columns that decide which partition a row is in, on every level.
+ * Reading a partition key computes what is constant in it, by functions that
+ * may be its table's owner's: as he, since we may be somebody with more rights.
+ */
 static void
 freeze_partition_keys(Attachment *attachment, Relation table)
 {
+	Oid			user;
+	int			user_context;
 	ListCell   *cell;
 
+	GetUserIdAndSecContext(&user, &user_context);
 	foreach(cell, get_partition_ancestors(RelationGetRelid(table)))
 	{
 		Relation	ancestor = table_open(lfirst_oid(cell), AccessShareLock);
 
+		SetUserIdAndSecContext(ancestor->rd_rel->relowner,
+							   user_context | SECURITY_LOCAL_USERID_CHANGE |
+							   SECURITY_RESTRICTED_OPERATION);
 		freeze_partition_key(attachment, table, ancestor);
+		SetUserIdAndSecContext(user, user_context);
 		table_close(ancestor, NoLock);
 	}
 }
@@ -377,6 +422,7 @@ sweep_attachments(void)
 		MemoryContextSetParent(entry->attachment->context, TopTransactionContext);
 		hash_search(attachments, &entry->trigger, HASH_REMOVE, NULL);
 	}
+	latest = NULL;
 }
 
 static Attachment *
@@ -406,12 +452,17 @@ load_attachment(const TriggerData *data, const IdemHouse *house)
 static inline Attachment *
 kept_attachment(const TriggerData *data)
 {
-	AttachmentEntry *entry = hash_search(attachments, &data->tg_trigger->tgoid,
-										 HASH_FIND, NULL);
+	AttachmentEntry *entry = latest;
+
+	if (entry == NULL || entry->trigger != data->tg_trigger->tgoid)
+		entry = hash_search(attachments, &data->tg_trigger->tgoid, HASH_FIND, NULL);
 
 	if (entry != NULL && entry->attachment->valid &&
 		entry->attachment->relid == RelationGetRelid(data->tg_relation))
+	{
+		latest = entry;
 		return entry->attachment;
+	}
 	return NULL;
 }
 
@@ -537,7 +588,39 @@ attachment_machine_of(const IdemHouse *house, Relation table, Attachment *attach
 
 /* ---------- values ---------- */
 
-/* A value of a column as text; a padded one without its blanks */
+/* Output with the settings that dumps are made with */
+static char *
+output_unstyled(FmgrInfo *output, Datum value)
+{
+	static const char *const settings[][2] = {
+		{"datestyle", "ISO"}, {"intervalstyle", "postgres"}, {"timezone", "UTC"},
+		{"extra_float_digits", "3"}, {"bytea_output", "hex"}
+	};
+	int			guc_level = NewGUCNestLevel();
+	char	   *words;
+
+	for (int i = 0; i < (int) lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+	words = OutputFunctionCall(output, value);
+	AtEOXact_GUC(true, guc_level);
+	return words;
+}
+
+/* A date or a time in ISO 8601, in UTC */
+static char *
+output_time(Oid type, Datum value)
+{
+	char	   *words = palloc(MAXDATELEN + 1);
+	int			utc = 0;
+
+	return JsonEncodeDateTime(words, value, type, &utc);
+}
+
+/*
+ * A value of a column as text.  It names the row in history, so that it must
+ * be the same in every session, whatever time zone or style that has chosen.
+ */
 Datum
 attached_value_text(AttachedColumn *column, Datum value)
 {
@@ -546,7 +629,12 @@ attached_value_text(AttachedColumn *column, Datum value)
 
 	if (column->is_text)
 		return PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
-	words = OutputFunctionCall(&column->output, value);
+	if (column->is_time)
+		words = output_time(column->type, value);
+	else if (column->is_styled)
+		words = output_unstyled(&column->output, value);
+	else
+		words = OutputFunctionCall(&column->output, value);
 	len = strlen(words);
 	if (column->is_padded)
 		len = bpchartruelen(words, len);

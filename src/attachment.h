@@ -29,6 +29,8 @@ typedef struct AttachedColumn
 	Oid			type;
 	bool		is_text;		/* its bytes are its text */
 	bool		is_padded;		/* char(n): blanks at its end mean nothing */
+	bool		is_time;		/* a date or a time */
+	bool		is_styled;		/* its text may depend on settings */
 	FmgrInfo	output;			/* else */
 } AttachedColumn;
 

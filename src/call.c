@@ -439,35 +439,30 @@ idem_step_inside(void)
 	open_call_pop();
 }
 
-/*
- * Pin, in the current GUC nest level, what plans depend on.  seqscan is off
- * because our kept plans address rows by ctid or by their key, and a plan made
- * while a table had one page would otherwise read that table from end to end
- * ever after; for the same reason tidscan is on.
- */
-void
-idem_pin_plans(void)
+/* Change a setting until the call leaves */
+static void
+pin(const char *setting, const char *value)
 {
-	(void) set_config_option("enable_seqscan", "off",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+	(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
-	if (!enable_tidscan)
-		(void) set_config_option("enable_tidscan", "on",
-								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-								 true, 0, false);
 }
 
 /*
- * Open SPI for statements that fire a caller's triggers: they find the
- * settings that they would find if he had run the statements.
+ * Open SPI and pin what plans depend on.  seqscan is off because our kept plans
+ * address rows by ctid or by their key, and a plan made while a table had one
+ * page would otherwise read that table from end to end ever after; for the same
+ * reason tidscan is on.
  */
 void
-idem_connect_unpinned(IdemCall *call)
+idem_connect_as_caller(IdemCall *call)
 {
 	if (call->connected)
 		return;
 
 	call->guc_level = NewGUCNestLevel();
+	pin("enable_seqscan", "off");
+	if (!enable_tidscan)
+		pin("enable_tidscan", "on");
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
@@ -475,7 +470,18 @@ idem_connect_unpinned(IdemCall *call)
 }
 
 /*
- * Open SPI and pin the settings that its statements depend on.
+ * Give the caller his settings back, for a statement that is planned: its
+ * triggers find what they would find if he had run it.
+ */
+void
+idem_unpin_plans(IdemCall *call)
+{
+	AtEOXact_GUC(true, call->guc_level);
+	call->guc_level = NewGUCNestLevel();
+}
+
+/*
+ * Open SPI for statements that run as the owner: with search_path pinned, too.
  */
 void
 idem_connect(IdemCall *call)
@@ -483,12 +489,9 @@ idem_connect(IdemCall *call)
 	if (call->pinned)
 		return;
 
-	idem_connect_unpinned(call);
+	idem_connect_as_caller(call);
+	pin("search_path", "pg_catalog, pg_temp");
 	call->pinned = true;
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-	idem_pin_plans();
 }
 
 

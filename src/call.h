@@ -96,17 +96,6 @@ typedef struct IdemQuery
 #define IDEM_VALUE(d) ((NullableDatum) {(d), false})
 #define IDEM_TEXT(cstring) IDEM_VALUE(CStringGetTextDatum(cstring))
 
-/*
- * A call that tries an UPDATE of its caller's and would rather hear that the
- * row's guard refuses than fail.  It concerns the triggers of that very
- * statement, not those further down.
- */
-typedef struct IdemAttempt
-{
-	int			trigger_depth;	/* when it was begun */
-	bool		refused;
-} IdemAttempt;
-
 /* Enter and leave */
 extern IdemCall *idem_enter(FunctionCallInfo fcinfo);
 extern IdemCall *idem_enter_fact(FunctionCallInfo fcinfo);
@@ -147,8 +136,8 @@ pg_noreturn extern void idem_bad_argument(IdemCall *call, int n, const char *det
 extern uint64 idem_run(IdemCall *call, IdemQuery *query, const NullableDatum *args);
 extern NullableDatum idem_result(IdemCall *call, uint64 row, int column);
 extern void idem_connect(IdemCall *call);
-extern void idem_connect_unpinned(IdemCall *call);
-extern void idem_pin_plans(void);
+extern void idem_connect_as_caller(IdemCall *call);
+extern void idem_unpin_plans(IdemCall *call);
 extern char *idem_statement_text(const IdemHouse *house, const char *sql);
 
 /* For triggers: the house of a function, and whether a call is open */
@@ -162,10 +151,13 @@ extern void idem_step_inside(void);
 extern bool idem_inside_call(void);
 extern const char *idem_current_reason(void);
 
-/* Attempts: begun and ended around the UPDATE; the one a trigger belongs to */
-extern void idem_begin_attempt(IdemAttempt *attempt);
+/*
+ * An attempt is an UPDATE of a call that would rather hear that the row's guard
+ * refuses than fail: begun and ended around it, and asked for by its triggers.
+ */
+extern void idem_begin_attempt(void);
 extern void idem_end_attempt(void);
-extern IdemAttempt *idem_current_attempt(void);
+extern bool idem_is_attempt(void);
 extern int	idem_calls_open(void);
 
 extern void idem_init_call(void);

@@ -15,6 +15,7 @@
  *-------------------------------------------------------------------------
  */
 #include "definition.h"
+#include "deputy.h"
 
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
@@ -399,22 +400,14 @@ find_guard(const char *schema, const char *name)
 	Oid			nspoid = get_namespace_oid(schema, true);
 	Oid			types[] = {JSONBOID, JSONBOID};
 	oidvector  *signature = buildoidvector(types, lengthof(types));
-	Oid			found = InvalidOid;
-	HeapTuple	tuple;
-	Form_pg_proc proc;
+	Oid			found;
 
 	/* a temporary schema's name comes again in another session */
 	if (!OidIsValid(nspoid) || isAnyTempNamespace(nspoid))
 		return InvalidOid;
-	tuple = SearchSysCache3(PROCNAMEARGSNSP, CStringGetDatum(name),
+	found = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(name),
 							PointerGetDatum(signature), ObjectIdGetDatum(nspoid));
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	proc = (Form_pg_proc) GETSTRUCT(tuple);
-	if (proc->prorettype == BOOLOID && !proc->proretset && proc->prokind == PROKIND_FUNCTION)
-		found = proc->oid;
-	ReleaseSysCache(tuple);
-	return found;
+	return deputy_fits(found, BOOLOID) ? found : InvalidOid;
 }
 
 /*

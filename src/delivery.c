@@ -21,28 +21,23 @@
  * is flushed first.
  *-------------------------------------------------------------------------
  */
+#include "reading.h"
 #include "relation.h"
-#include "subscription.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
 #define MAX_BATCH_EVENTS 10000
-#define MAX_BATCH_BYTES (8 * 1024 * 1024)
-
-/* From this delivery on, a batch is halved */
-#define SUSPICIOUS_DELIVERY 3
 
 /* A position is written without a batch when it has passed so many events */
 #define EVENTS_A_STEP 4096
 
-/* Windows without anything for the slot that one fetch passes */
-#define MAX_WINDOWS 64
+/* Look at no more than so many events that are not handed out */
+#define MAX_EFFORT 500000
 
 /* Columns of idem_fetch_events_result */
 enum
@@ -54,7 +49,7 @@ enum
 /* The arguments, by position */
 enum
 {
-	ARG_SUBSCRIPTION, ARG_WORKER, ARG_MAX_EVENTS, ARG_LEASE, ARG_BATCH = ARG_WORKER
+	ARG_SUBSCRIPTION, ARG_WORKER, ARG_MAX_EVENTS, ARG_LEASE
 };
 
 /* What one slot contributes to a batch */
@@ -68,177 +63,83 @@ typedef struct Fetch
 {
 	IdemCall   *call;
 	Subscription *subscription;
+	Reading		reading;
 	Datum		worker;
 	TimestampTz lease_until;
-	int			left;			/* events that still fit */
-	int64		bytes_left;
-	bool		any_parked;
-	bool		passed;			/* the slot in hand had events that were parked */
-	LogPoint	now;			/* seen is NULL: not asked for yet */
+	bool		any;			/* something is in the batch already */
 	List	   *handouts;		/* of Handout */
 } Fetch;
-
-
-static void acknowledge(IdemCall *call, const Subscription *subscription, Position *position);
-
-
-/* ---------- windows ---------- */
-
-/* Open the next window of a slot: up to a mark some way off, or up to now */
-static void
-open_window(Fetch *fetch, Position *position)
-{
-	int64		distance = (int64) fetch->left * fetch->subscription->slots * 2;
-
-	position->pos = 0;
-	if (log_next_mark(fetch->call, &position->lo, position->lo.seq + distance, &position->hi))
-		return;
-	if (fetch->now.seen == NULL)
-		fetch->now = log_now(fetch->call);
-	position->hi = fetch->now;
-}
-
-/* The window is done; false: there is no later one */
-static bool
-close_window(const Fetch *fetch, Position *position)
-{
-	bool		last = position->hi.seen == fetch->now.seen;
-
-	position->lo = position->hi;
-	position->hi.seen = NULL;
-	position->pos = 0;
-	return !last;
-}
-
-static List *
-deliveries_of(Fetch *fetch, const Position *position, List *rows)
-{
-	List	   *deliveries = NIL;
-	ListCell   *cell;
-
-	foreach(cell, rows)
-		deliveries = lappend(deliveries, delivery_of_row(lfirst(cell), position->deliveries));
-	if (fetch->any_parked)
-		deliveries = parked_filter(fetch->call, fetch->subscription, position->slot, deliveries);
-	fetch->passed = fetch->passed || list_length(deliveries) < list_length(rows);
-	return deliveries;
-}
-
-/*
- * Read on in the slot's window, within its limits; *more: there may be others
- * in it.  upto says how far it was read.
- */
-static List *
-read_on(Fetch *fetch, Position *position, int most, int64 upto, bool *more)
-{
-	LogWindow	window = position_window(fetch->subscription, position);
-	LogLimits	limits = {position->pos, upto, most, Max(fetch->bytes_left, 1)};
-	LogBatch	batch = log_read(fetch->call, &window, &limits);
-
-	*more = batch.more;
-	position->upto = batch.upto;
-	fetch->bytes_left -= batch.bytes;
-	return deliveries_of(fetch, position, batch.events);
-}
-
-/* How many events of a slot may go into the batch */
-static int
-room_for(const Fetch *fetch, const Position *position, List *already)
-{
-	int			room = fetch->left - list_length(already);
-
-	return position->cap > 0 ? Min(room, position->cap) : room;
-}
-
-/* Events of the slot that were never handed out */
-static List *
-read_new(Fetch *fetch, Position *position, List *already)
-{
-	int			most = room_for(fetch, position, already);
-
-	position->deliveries = 1;
-	for (int windows = 0; most > 0 && windows < MAX_WINDOWS; windows++)
-	{
-		List	   *deliveries;
-		bool		more;
-
-		if (position->hi.seen == NULL)
-			open_window(fetch, position);
-		deliveries = read_on(fetch, position, most, PG_INT64_MAX, &more);
-		if (deliveries != NIL)
-			return deliveries;
-		position->pos = position->upto;
-		if (!more && !close_window(fetch, position))
-			break;
-	}
-	position->upto = position->pos;
-	return NIL;
-}
 
 
 /* ---------- again ---------- */
 
 /* An event that nobody lives to acknowledge */
 static void
-bury_killer(Fetch *fetch, Position *position, const Delivery *killer)
+bury_killer(Fetch *fetch, Position *position, Delivery *killer)
 {
+	killer->attempt--;			/* it is not handed out this time */
 	bury(fetch->call, fetch->subscription, position->slot, killer,
-		 CStringGetTextDatum(psprintf("not acknowledged %d times", position->deliveries)));
+		 CStringGetTextDatum(psprintf("not acknowledged %d times", killer->attempt)));
 	position->pos = position->upto;
 	position->deliveries = 0;
-	position_take_back(position);
 }
 
-/*
- * What of the log was handed out of the slot and not acknowledged; of what is
- * suspicious, the first half.  It may come out smaller than it was, never
- * greater.
- */
+/* Of what came out of the log and kills its workers, the first half; alone, it dies */
 static List *
-read_again(Fetch *fetch, Position *position, bool suspicious)
+narrow(Fetch *fetch, Position *position, List *deliveries)
 {
-	bool		more;
-	int64		upto = position->upto;
-	List	   *deliveries;
-
-	if (position->upto <= position->pos)
-		return NIL;
-	position->deliveries++;
-	deliveries = read_on(fetch, position, MAX_BATCH_EVENTS, upto, &more);
-	if (suspicious && position->deliveries >= SUSPICIOUS_DELIVERY && list_length(deliveries) > 1)
+	if (list_length(deliveries) > 1 && position->deliveries >= SUSPICIOUS_DELIVERY)
 	{
 		position->cap = list_length(deliveries) / 2;
 		deliveries = list_truncate(deliveries, position->cap);
 		position->upto = ((Delivery *) llast(deliveries))->seq;
 	}
-	else if (!more)
-		position->upto = upto;
+	else if (list_length(deliveries) == 1 && position->deliveries > idem_max_attempts)
+	{
+		bury_killer(fetch, position, linitial(deliveries));
+		return NIL;
+	}
 	return deliveries;
 }
 
-/*
- * All that was handed out of the slot.  It is suspicious if its lease was over;
- * a worker that asks again lives.
- */
+/* Parked events of the slot that its batch has */
 static List *
-take_again(Fetch *fetch, Position *position, bool suspicious)
+parked_out(Fetch *fetch, const Position *position)
 {
-	List	   *parked = NIL;
-	List	   *deliveries;
-
-	if (fetch->any_parked)
-		parked = parked_of_batch(fetch->call, fetch->subscription, position->slot,
-								 DatumGetInt64(position->batch.value));
-	deliveries = read_again(fetch, position, suspicious);
-	if (suspicious && list_length(deliveries) == 1 && position->deliveries > idem_max_attempts)
-	{
-		bury_killer(fetch, position, linitial(deliveries));
-		fetch->any_parked = true;
-		deliveries = NIL;
-	}
-	return list_concat(parked, deliveries);
+	if (!fetch->reading.failed)
+		return NIL;
+	return parked_of_batch(fetch->call, fetch->subscription, position->slot,
+						   DatumGetInt64(position->batch.value));
 }
 
+/*
+ * What a batch had of a slot whose lease is over, or a part of it.  If some of
+ * it was parked and comes for the third time, it goes alone: one of the two may
+ * be deadly, and must not take an innocent one along.
+ */
+static List *
+take_abandoned(Fetch *fetch, Position *position)
+{
+	Reading    *reading = &fetch->reading;
+	List	   *parked = parked_out(fetch, position);
+	bool		alone = position->upto <= position->pos;
+	List	   *deliveries;
+
+	if (parked != NIL && ((Delivery *) linitial(parked))->attempt >= SUSPICIOUS_DELIVERY)
+		position->upto = position->pos;
+	parked = parked_narrow(fetch->call, fetch->subscription, position->slot,
+						   DatumGetInt64(position->batch.value), parked, alone, reading->left);
+	deliveries = reading_again(reading, position, Max(reading->left - list_length(parked), 1));
+	return list_concat(parked, narrow(fetch, position, deliveries));
+}
+
+/* All that its worker has of a slot, as it is; he who asks again lives */
+static List *
+take_again(Fetch *fetch, Position *position)
+{
+	return list_concat(parked_out(fetch, position),
+					   reading_again(&fetch->reading, position, MAX_BATCH_EVENTS));
+}
 
 /* ---------- fetch ---------- */
 
@@ -257,32 +158,53 @@ add_handout(Fetch *fetch, const Position *position, List *deliveries)
 	handout->position = *position;
 	handout->deliveries = deliveries;
 	fetch->handouts = lappend(fetch->handouts, handout);
-	fetch->left -= list_length(deliveries);
+	fetch->any = fetch->any || deliveries != NIL;
+	fetch->reading.left -= list_length(deliveries);
 }
 
 /*
- * Add what a slot has to the batch.  The slot is held.
+ * Events of a slot that nobody has: those that failed and are due, and new
+ * ones.  However many are due again, half of the room is for new ones.
+ */
+static List *
+take_next(Fetch *fetch, Position *position)
+{
+	Reading    *reading = &fetch->reading;
+	int			room = position->cap > 0 ? Min(reading->left, position->cap) : reading->left;
+	List	   *parked = NIL;
+	List	   *new;
+
+	if (reading->failed)
+		parked = parked_due(fetch->call, fetch->subscription, position->slot, room);
+	new = reading_next(reading, position, Max(room - list_length(parked), room / 2),
+					   !fetch->any && parked == NIL);
+	return list_concat(list_truncate(parked, room - list_length(new)), new);
+}
+
+/*
+ * Add what a slot has to the batch.  The slot is held.  What was out and is
+ * taken back is written down in any case, or it would be out for ever.
  */
 static void
 take_slot(Fetch *fetch, Position *position)
 {
 	int64		before = reached(position) + position->lo.seq;
+	bool		was_out = !position->batch.isnull;
 	List	   *deliveries = NIL;
 
-	fetch->passed = false;
-	if (!position->batch.isnull)
-		deliveries = take_again(fetch, position, true);
+	fetch->reading.failed = slot_has_failed(fetch->call, fetch->subscription, position->slot);
+	fetch->reading.passed = false;
+	if (was_out)
+		deliveries = take_abandoned(fetch, position);
 	if (deliveries == NIL)
 	{
 		position->pos = Max(position->pos, position->upto);
 		position_take_back(position);
-		if (fetch->any_parked)
-			deliveries = parked_due(fetch->call, fetch->subscription, position->slot,
-									room_for(fetch, position, NIL));
-		deliveries = list_concat(deliveries, read_new(fetch, position, deliveries));
+		deliveries = take_next(fetch, position);
 	}
 
-	if (deliveries != NIL || fetch->passed || reached(position) + position->lo.seq - before >= EVENTS_A_STEP)
+	if (deliveries != NIL || was_out || fetch->reading.passed ||
+		reached(position) + position->lo.seq - before >= EVENTS_A_STEP)
 		add_handout(fetch, position, deliveries);
 }
 
@@ -290,45 +212,46 @@ take_slot(Fetch *fetch, Position *position)
 static NullableDatum
 batch_of_worker(Fetch *fetch)
 {
-	for (int slot = 0; slot < fetch->subscription->slots; slot++)
+	PositionReader *reader = position_reader_open(fetch->call, fetch->subscription);
+	NullableDatum batch = IDEM_NULL;
+
+	for (int slot = 0; slot < fetch->subscription->slots && batch.isnull; slot++)
 	{
-		Position	position = position_read(fetch->call, fetch->subscription, slot);
+		Position	position = position_reader_read(reader, slot);
 
 		if (position_is_leased(&position, fetch->call->now) &&
 			idem_same_text(position.worker.value, fetch->worker))
-			return position.batch;
+			batch = position.batch;
 	}
-	return IDEM_NULL;
+	position_reader_close(reader);
+	return batch;
 }
 
 /*
  * The batch that the worker has out, once more; false: nothing of it is left
- * to do, and it counts as acknowledged.
+ * to do, and it counts as acknowledged, or it is no longer his.
  */
 static bool
 take_batch(Fetch *fetch, int64 batch)
 {
-	bool		acked;
-	bool		any = false;
-	List	   *positions = batch_hold(fetch->call, fetch->subscription, batch, &acked);
+	BatchState	state;
+	List	   *positions = batch_hold(fetch->call, fetch->subscription, batch, &state);
 	ListCell   *cell;
 
+	if (state != BATCH_OUT)
+		return state == BATCH_BUSY;
 	foreach(cell, positions)
 	{
 		Position   *position = lfirst(cell);
-		List	   *deliveries = acked ? NIL : take_again(fetch, position, false);
 
-		any = any || deliveries != NIL;
-		add_handout(fetch, position, deliveries);
+		fetch->reading.failed = slot_has_failed(fetch->call, fetch->subscription, position->slot);
+		add_handout(fetch, position, take_again(fetch, position));
 	}
-	if (any || fetch->call->busy)
+	if (fetch->any)
 		return true;
 	fetch->handouts = NIL;
 	foreach(cell, positions)
-	{
-		if (!acked)
-			acknowledge(fetch->call, fetch->subscription, lfirst(cell));
-	}
+		batch_acknowledge(fetch->call, fetch->subscription, lfirst(cell));
 	return false;
 }
 
@@ -341,7 +264,7 @@ take_free_slots(Fetch *fetch)
 
 	if (!pg_strong_random(&first, sizeof(first)))
 		first = 0;
-	for (int i = 0; i < slots && fetch->left > 0 && fetch->bytes_left > 0; i++)
+	for (int i = 0; i < slots && fetch->reading.left > 0 && fetch->reading.bytes_left > 0; i++)
 	{
 		int			slot = (int) ((first % slots + i) % slots);
 		Position	position;
@@ -445,11 +368,11 @@ Datum
 idem_fetch_events(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Fetch		fetch = {.call = call, .bytes_left = MAX_BATCH_BYTES};
+	Fetch		fetch = {.call = call};
+	int			max_events = arg_max_events(call);
 	NullableDatum batch;
 
 	fetch.worker = idem_arg_key(call, ARG_WORKER);
-	fetch.left = arg_max_events(call);
 	(void) idem_arg_required(call, ARG_LEASE);
 	fetch.lease_until = DatumGetTimestampTz(idem_arg_expiry(call, ARG_LEASE).value);
 	idem_begin_rows(call);
@@ -457,193 +380,18 @@ idem_fetch_events(PG_FUNCTION_ARGS)
 	if (fetch.subscription == NULL)
 		return idem_leave_rows(call);
 
-	fetch.any_parked = parked_any(call, fetch.subscription);
+	fetch.reading = reading_begin(call, fetch.subscription, max_events, MAX_EFFORT);
 	batch = batch_of_worker(&fetch);
 	if (batch.isnull || !take_batch(&fetch, DatumGetInt64(batch.value)))
 	{
 		take_free_slots(&fetch);
-		batch = IDEM_VALUE(Int64GetDatum(fetch.handouts == NIL ? 0 : make_batch(&fetch)));
+		batch = IDEM_VALUE(Int64GetDatum(fetch.any ? make_batch(&fetch) : 0));
 	}
+	reading_end(&fetch.reading);
 	if (fetch.handouts != NIL)
 	{
 		write_down(&fetch, DatumGetInt64(batch.value));
 		emit_all(&fetch, DatumGetInt64(batch.value));
 	}
 	return idem_leave_rows(call);
-}
-
-
-/* ---------- acknowledge ---------- */
-
-List *
-batch_positions(IdemCall *call, const Subscription *subscription, int64 batch)
-{
-	List	   *positions = NIL;
-
-	for (int slot = 0; slot < subscription->slots; slot++)
-	{
-		Position   *position = palloc(sizeof(Position));
-
-		*position = position_read(call, subscription, slot);
-		if ((!position->batch.isnull && DatumGetInt64(position->batch.value) == batch) ||
-			(!position->acked.isnull && DatumGetInt64(position->acked.value) == batch))
-			positions = lappend(positions, position);
-	}
-	return positions;
-}
-
-pg_noreturn static void
-raise_fenced(int64 batch)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_IDEM_FENCED),
-			 errmsg("the batch is no longer this worker's"),
-			 errdetail("The lease of batch " INT64_FORMAT " was over and its events were handed out again, or the subscription was moved, or it was acknowledged long ago.", batch),
-			 errhint("Roll back what was done with it, and fetch again.")));
-}
-
-/* Hold the slots of some positions, within the time to wait */
-static bool
-hold_slots(IdemCall *call, const Subscription *subscription, List *positions)
-{
-	int			pause_ms = 1;
-	ListCell   *cell;
-
-	foreach(cell, positions)
-	{
-		while (!slot_hold(call, subscription, ((Position *) lfirst(cell))->slot))
-		{
-			if (!idem_pause(call, &pause_ms))
-				return false;
-		}
-	}
-	return true;
-}
-
-List *
-batch_hold(IdemCall *call, const Subscription *subscription, int64 batch, bool *acked)
-{
-	List	   *positions = batch_positions(call, subscription, batch);
-	Position   *first;
-	ListCell   *cell;
-
-	*acked = false;
-	if (!hold_slots(call, subscription, positions))
-	{
-		call->busy = true;
-		return NIL;
-	}
-	positions = batch_positions(call, subscription, batch);
-	if (positions == NIL)
-		raise_fenced(batch);
-	first = linitial(positions);
-	*acked = first->batch.isnull || DatumGetInt64(first->batch.value) != batch;
-	foreach(cell, positions)
-	{
-		Position   *position = lfirst(cell);
-		bool		out = !position->batch.isnull && DatumGetInt64(position->batch.value) == batch;
-
-		if (out == *acked)
-			raise_fenced(batch);
-	}
-	if (!*acked && list_length(positions) != first->parts)
-		raise_fenced(batch);
-	return positions;
-}
-
-/* A size that passed may grow again, until it bounds nothing */
-static int32
-grow(int32 cap)
-{
-	return cap > 0 && cap < MAX_BATCH_EVENTS / 2 ? cap * 2 : 0;
-}
-
-static void
-acknowledge(IdemCall *call, const Subscription *subscription, Position *position)
-{
-	position->acked = position->batch;
-	position->pos = Max(position->pos, position->upto);
-	position->cap = grow(position->cap);
-	position->deliveries = 0;
-	position_take_back(position);
-	position_append(call, subscription, position);
-}
-
-/*
- * idem_ack_events(subscription, batch) -> outcome
- *
- * Errors: ID005 handed out to somebody else, ID006, 22004.
- */
-PG_FUNCTION_INFO_V1(idem_ack_events);
-Datum
-idem_ack_events(PG_FUNCTION_ARGS)
-{
-	IdemCall   *call = idem_enter(fcinfo);
-	int64		batch = DatumGetInt64(idem_arg_required(call, ARG_BATCH).value);
-	Subscription *subscription = subscription_enter(call);
-	bool		acked;
-	List	   *positions;
-	ListCell   *cell;
-
-	if (subscription == NULL)
-		return idem_leave(call, "in_progress");
-	positions = batch_hold(call, subscription, batch, &acked);
-	if (call->busy)
-		return idem_leave(call, "in_progress");
-	if (acked)
-		return idem_leave(call, "duplicate");
-	foreach(cell, positions)
-		acknowledge(call, subscription, lfirst(cell));
-	parked_acknowledge(call, subscription, batch);
-	return idem_leave(call, "acked");
-}
-
-
-/* ---------- looking on ---------- */
-
-Delivery *
-delivery_first(IdemCall *call, Subscription *subscription, const Position *position)
-{
-	Fetch		fetch = {.call = call, .subscription = subscription, .left = 1,
-						 .bytes_left = MAX_BATCH_BYTES};
-	Position	ahead = *position;
-	List	   *deliveries = read_new(&fetch, &ahead, NIL);
-
-	return deliveries == NIL ? NULL : linitial(deliveries);
-}
-
-void
-delivery_advance(IdemCall *call, Subscription *subscription, int slot)
-{
-	Fetch		fetch = {.call = call, .subscription = subscription, .left = 1,
-						 .bytes_left = MAX_BATCH_BYTES};
-	Position	position;
-	int64		before;
-
-	if (!slot_hold(call, subscription, slot))
-		return;
-	position = position_read(call, subscription, slot);
-	before = position.lo.seq;
-	if (position.batch.isnull && read_new(&fetch, &position, NIL) == NIL &&
-		position.lo.seq > before)
-		position_append(call, subscription, &position);
-}
-
-bool
-delivery_is_due(IdemCall *call, Subscription *subscription)
-{
-	bool		any_parked = parked_any(call, subscription);
-
-	for (int slot = 0; slot < subscription->slots; slot++)
-	{
-		Position	position = position_read(call, subscription, slot);
-
-		if (position_is_leased(&position, call->now))
-			continue;
-		if (!position.batch.isnull ||
-			(any_parked && parked_due(call, subscription, slot, 1) != NIL) ||
-			delivery_first(call, subscription, &position) != NULL)
-			return true;
-	}
-	return false;
 }

@@ -2,31 +2,64 @@
  * deputy.c
  *	  A user's function, called as the role that registered it.
  *
- * A machine's guards are functions that somebody named once and that run
- * whenever anybody moves a row.  They must not run with the rights of whoever
- * happens to move it, who never agreed to them, nor with the extension's.  So
- * they run as the role that registered them, in a security-restricted
- * operation, which keeps them from leaving anything behind that would run
- * later as somebody else; with a pinned search_path, lest that somebody choose
- * what they call.
+ * Guards of moves and hooks are functions that somebody named once and that
+ * run whenever anybody moves a row.  They must not run with the rights of
+ * whoever happens to move it, who never agreed to them, nor with the
+ * extension's.  So they run with the rights of their own role alone, with
+ * search_path pinned (a caller could plant what they name), and what they
+ * change of the session's settings is undone.
  *
- * Role and function stand as names and are looked up anew each time: a dropped
- * role's rights pass to nobody, and a right taken away is gone.
+ * Rights can also be stolen later: a deferred trigger that is queued now runs
+ * at commit, as the session's user.  So they run as a security-restricted
+ * operation, which refuses to queue one; temporary tables, prepared
+ * statements, cursors that outlive the transaction and LISTEN are refused too.
+ * Only where the role has the session's rights anyway, and the function is there
+ * to write, may it do without.  It is what logical replication does when it
+ * applies changes as the owners of tables.
+ *
+ * Role and function stand by name and are looked up at each call: what was
+ * dropped and made anew since by somebody else must not run, and a right taken
+ * away is gone.
  *-------------------------------------------------------------------------
  */
 #include "deputy.h"
 
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
 #include "miscadmin.h"
-#include "parser/parse_func.h"
 #include "utils/acl.h"
-#include "utils/lsyscache.h"
-#include "utils/varlena.h"
+#include "utils/fmgrprotos.h"
+#include "utils/syscache.h"
 
-typedef struct Deputy
+
+/* ---------- role and function ---------- */
+
+bool
+deputy_fits(Oid function, Oid result)
 {
-	const char *role;
-	const char *function;
-} Deputy;
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Form_pg_proc form;
+	bool		fits;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	fits = form->prokind == PROKIND_FUNCTION && !form->proretset &&
+		(!OidIsValid(result) || form->prorettype == result);
+	ReleaseSysCache(tuple);
+	return fits;
+}
+
+void
+deputy_check_right(Oid function, const char *name, Oid role)
+{
+	if (idem_function_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for function %s", name),
+				 errdetail("It runs as role \"%s\", which registers it and needs EXECUTE on it.",
+						   GetUserNameFromId(role, false))));
+}
 
 static Oid
 deputy_role(const Deputy *deputy)
@@ -36,42 +69,64 @@ deputy_role(const Deputy *deputy)
 	if (!OidIsValid(role))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("function %s has no role to run as", deputy->function),
 				 deputy->role == NULL ?
-				 errdetail("Nobody is known to have registered it.") :
-				 errdetail("Role \"%s\", which registered it, does not exist.", deputy->role),
+				 errmsg("function %s has no role to run as", deputy->function) :
+				 errmsg("role \"%s\" does not exist", deputy->role),
+				 errdetail("Function %s runs as the role that registered it.", deputy->function),
 				 errhint("Register it again.")));
 	return role;
 }
 
-/* Find the function with the rights of its role, and check that he may call it */
+/* Find the function with the rights of its role, and check that it may be called */
 static Oid
-deputy_function(const Deputy *deputy, Oid role, Oid result, int nargs, const Oid *argtypes)
+deputy_function(const Deputy *deputy, Oid role)
 {
-	List	   *names = textToQualifiedNameList(cstring_to_text(deputy->function));
-	Oid			function = LookupFuncName(names, nargs, argtypes, false);
+	Datum		name = CStringGetDatum(deputy->function);
+	Oid			function = DatumGetObjectId(DirectFunctionCall1(regprocedurein, name));
 
-	if (idem_function_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for function %s", deputy->function),
-				 errdetail("Role \"%s\", which registered it, may not execute it any more.",
-						   deputy->role)));
-	if (get_func_rettype(function) != result)
+	if (!deputy_fits(function, deputy->result))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("function %s must return %s", deputy->function, format_type_be(result)),
-				 errdetail("It is no longer the function that was registered.")));
+				 errmsg("function %s is no longer the one that was registered", deputy->function),
+				 OidIsValid(deputy->result) ?
+				 errdetail("It must be a function that returns %s.", format_type_be(deputy->result)) :
+				 errdetail("It must be a function that returns no set.")));
+	deputy_check_right(function, deputy->function, role);
 	return function;
 }
 
+
+/* ---------- the call ---------- */
+
+/* Would the role gain anything by what it leaves to be done later? */
+static bool
+has_session_rights(Oid role, Oid caller)
+{
+	return has_privs_of_role(role, caller) &&
+		has_privs_of_role(role, GetOuterUserId()) &&
+		has_privs_of_role(role, GetSessionUserId());
+}
+
+/* What must not be done on behalf of this role */
+static int
+security_context(const Deputy *deputy, Oid role, Oid caller, int outer_context)
+{
+	int			context = (outer_context & SECURITY_RESTRICTED_OPERATION) |
+		SECURITY_LOCAL_USERID_CHANGE;
+
+	if (deputy->restricted || !has_session_rights(role, caller))
+		context |= SECURITY_RESTRICTED_OPERATION;
+	return context;
+}
+
 static NullableDatum
-call_function(Oid function, int nargs, const Datum *args)
+invoke(Oid function, int nargs, const Datum *args)
 {
 	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
 	FmgrInfo	info;
 	NullableDatum result;
 
+	InvokeFunctionExecuteHook(function);
 	fmgr_info(function, &info);
 	InitFunctionCallInfoData(*fcinfo, &info, nargs, InvalidOid, NULL, NULL);
 	for (int i = 0; i < nargs; i++)
@@ -81,6 +136,7 @@ call_function(Oid function, int nargs, const Datum *args)
 	return result;
 }
 
+/* Error context callback */
 static void
 say_who_is_called(void *arg)
 {
@@ -90,36 +146,31 @@ say_who_is_called(void *arg)
 			   deputy->role == NULL ? "" : deputy->role);
 }
 
-/*
- * Call a function as the role that registered it; no argument is NULL.
- */
 NullableDatum
-deputy_call(const char *role, const char *function, Oid result,
-			int nargs, const Oid *argtypes, const Datum *args)
+deputy_call(const Deputy *deputy, int nargs, const Datum *args)
 {
-	Deputy		deputy = {role, function};
-	ErrorContextCallback context = {error_context_stack, say_who_is_called, &deputy};
+	ErrorContextCallback context = {
+		error_context_stack, say_who_is_called, unconstify(Deputy *, deputy)
+	};
 	NullableDatum answer;
-	Oid			role_oid;
-	Oid			user;
-	int			user_context;
+	Oid			role;
+	Oid			caller;
+	int			outer_context;
 	int			guc_level;
 
 	error_context_stack = &context;
-	role_oid = deputy_role(&deputy);
-	GetUserIdAndSecContext(&user, &user_context);
-	SetUserIdAndSecContext(role_oid,
-						   (user_context & ~SECURITY_NOFORCE_RLS) |
-						   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	role = deputy_role(deputy);
+	GetUserIdAndSecContext(&caller, &outer_context);
+	SetUserIdAndSecContext(role, security_context(deputy, role, caller, outer_context));
 	guc_level = NewGUCNestLevel();
 	(void) set_config_option("search_path", "pg_catalog, pg_temp",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
 
-	answer = call_function(deputy_function(&deputy, role_oid, result, nargs, argtypes), nargs, args);
+	answer = invoke(deputy_function(deputy, role), nargs, args);
 
 	AtEOXact_GUC(false, guc_level);
-	SetUserIdAndSecContext(user, user_context);
+	SetUserIdAndSecContext(caller, outer_context);
 	error_context_stack = context.previous;
 	return answer;
 }

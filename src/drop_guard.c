@@ -43,8 +43,9 @@
 /* The tables whose rows cannot be had again */
 static const char *const guarded_tables[] = {
 	"idem_order", "idem_payment", "idem_payment_key", "idem_receipt",
-	"idem_refund", "idem_notification", "idem_anomaly", "idem_lease", "idem_request", "idem_token_used",
-	"idem_machine_version", "idem_history", "idem_outbox"
+	"idem_refund", "idem_dispute", "idem_notification", "idem_entitlement", "idem_revocation",
+	"idem_anomaly", "idem_lease", "idem_request", "idem_token_used", "idem_inbox",
+	"idem_parked_event", "idem_dead_event", "idem_machine_version", "idem_history", "idem_outbox"
 };
 
 /* What a statement must name to concern us */

@@ -343,52 +343,46 @@ demand_move(Check *check)
 /* ---------- guards of moves ---------- */
 
 /*
- * A row as jsonb.  It is made as whoever makes the move, before anything is
- * called as somebody else: a cast to json that belongs to the table's owner
- * may run here, as his triggers do.
+ * A row as jsonb, without columns that are not there: generated ones before
+ * they are computed, and virtual ones ever.  It is made as whoever makes the
+ * move, before anything is called as somebody else: a cast to json that belongs
+ * to the table's owner may run here, as his triggers do.
  */
 static Datum
-row_as_jsonb(TupleTableSlot *row)
-{
-	Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(row));
-
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
-}
-
-/* The row to come, without generated columns, which are not computed yet */
-static Datum
-new_row_as_jsonb(Check *check)
+row_as_jsonb(Check *check, TupleTableSlot *row, bool computed)
 {
 	TupleDesc	desc = RelationGetDescr(check->table);
-	Datum		row = row_as_jsonb(check->after);
+	Datum		json = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(row));
+	Datum		jsonb = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(json)));
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
 
-		if (column->attgenerated != '\0' && !column->attisdropped)
-			row = DirectFunctionCall2(jsonb_delete, row,
-									  CStringGetTextDatum(NameStr(column->attname)));
+		if (column->attisdropped || column->attgenerated == '\0' ||
+			(computed && column->attgenerated == ATTRIBUTE_GENERATED_STORED))
+			continue;
+		jsonb = DirectFunctionCall2(jsonb_delete, jsonb,
+									CStringGetTextDatum(NameStr(column->attname)));
 	}
-	return row;
+	return jsonb;
 }
 
 /* Does the move's guard, if it has one, let the row go? */
 static bool
 guard_permits(Check *check)
 {
-	static const Oid argtypes[] = {JSONBOID, JSONBOID};
-	const Machine *machine;
+	Deputy		deputy = {.result = BOOLOID, .restricted = true};
 	NullableDatum answer;
 	Datum		args[2];
 
 	if (check->guard == NULL)
 		return true;
-	machine = attachment_machine(check->fcinfo, check->attachment);
-	args[0] = row_as_jsonb(check->before);
-	args[1] = new_row_as_jsonb(check);
-	answer = deputy_call(machine->defined_by, check->guard, BOOLOID,
-						 lengthof(args), argtypes, args);
+	deputy.role = attachment_machine(check->fcinfo, check->attachment)->defined_by;
+	deputy.function = psprintf("%s(jsonb, jsonb)", check->guard);
+	args[0] = row_as_jsonb(check, check->before, true);
+	args[1] = row_as_jsonb(check, check->after, false);
+	answer = deputy_call(&deputy, lengthof(args), args);
 	return !answer.isnull && DatumGetBool(answer.value);
 }
 
@@ -438,24 +432,19 @@ with_version(Check *check, int64 version)
 }
 
 /*
- * Is the move legal and permitted?  Otherwise ID003, except in the very UPDATE
- * of a call that wants to know rather than to fail: false, and the row stays.
+ * Is the move legal and permitted?  Otherwise ID003, except in an attempt: false,
+ * and the row stays.
  */
 static bool
 may_move(Check *check)
 {
-	IdemAttempt *attempt;
-
 	if (find_move(check) && guard_permits(check))
 		return true;
-	attempt = idem_current_attempt();
-	if (attempt != NULL)
-		attempt->refused = true;
-	else if (check->guard != NULL)
+	if (idem_is_attempt())
+		return false;
+	if (check->guard != NULL)
 		raise_forbidden_move(check);
-	else
-		raise_illegal_move(check);
-	return false;
+	raise_illegal_move(check);
 }
 
 /*
@@ -519,10 +508,17 @@ check_birth(Check *check)
 	return true;
 }
 
+/* Does anybody hear of the moves of this table? */
+static bool
+is_recorded(const Attachment *attachment)
+{
+	return attachment->history || attachment->outbox || attachment->own;
+}
+
 /*
- * Check what an UPDATE has stored in the end; false if it is no move.  Where
- * nothing could touch the row after the BEFORE trigger, only the move is left
- * to be found.
+ * Check what an UPDATE has stored in the end; false if it is no move, or none
+ * that is to be recorded.  Where nothing could touch the row after the BEFORE
+ * trigger, only the move is left to be found.
  */
 static bool
 check_stored(Check *check)
@@ -532,6 +528,8 @@ check_stored(Check *check)
 
 	if (check->attachment->last_word)
 	{
+		if (!is_recorded(check->attachment))
+			return false;
 		demand_move(check);
 		return check->to != NULL;
 	}
@@ -675,7 +673,7 @@ fire_after(Check *check)
 	}
 	else
 		raise_fired_wrong();
-	if (moved)
+	if (moved && is_recorded(check->attachment))
 		record_move(check);
 }
 

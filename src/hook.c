@@ -294,10 +294,10 @@ run_one(FunctionCallInfo fcinfo, const HookNote *note)
 
 	if (hook != NULL && hook->raise && !again)
 	{
-		hook_call(hook, note, GetUserId());
+		hook_call(hook, note);
 		return;
 	}
-	error = hook == NULL ? NULL : hook_try(hook, note, GetUserId());
+	error = hook == NULL ? NULL : hook_try(hook, note);
 	if (error != NULL)
 		record_failure(fcinfo, note, hook, error);
 	else if (again)

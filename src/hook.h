@@ -52,14 +52,11 @@ extern void idem_init_hook(void);
 
 /* ---------- hook_call.c: how one runs ---------- */
 
-/*
- * Call a hook; whatever goes wrong is raised.  The caller is whose rights it
- * must not get.
- */
-extern void hook_call(const Hook *hook, const HookNote *note, Oid caller);
+/* Call a hook; whatever goes wrong is raised */
+extern void hook_call(const Hook *hook, const HookNote *note);
 
 /* The same behind a savepoint; NULL: it went well */
-extern ErrorData *hook_try(const Hook *hook, const HookNote *note, Oid caller);
+extern ErrorData *hook_try(const Hook *hook, const HookNote *note);
 
 /* Raise 42501 or 22023 unless the role may have this function called */
 extern void hook_check_function(Oid function, Oid role);

@@ -6,7 +6,7 @@
  * numbers, and the oldest one is the first that the next fetch would find.
  *-------------------------------------------------------------------------
  */
-#include "subscription.h"
+#include "ahead.h"
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"
@@ -65,7 +65,7 @@ static void
 note_slot(IdemCall *call, Subscription *subscription, int slot, Lag *lag)
 {
 	Position	position = position_read(call, subscription, slot);
-	Delivery   *first = delivery_first(call, subscription, &position);
+	AheadOf		ahead = ahead_of(call, subscription, &position);
 
 	if (!position.batch.isnull && position.lease_until > call->now)
 	{
@@ -74,12 +74,15 @@ note_slot(IdemCall *call, Subscription *subscription, int slot, Lag *lag)
 	}
 	else if (!position.batch.isnull)
 		lag->overdue++;
-	else if (first != NULL)
+	else if (ahead.first != NULL || !ahead.all)
 		lag->waiting++;
-	if (first == NULL)
-		return;
-	note_oldest(lag, first->columns[EVENT_CREATED_AT - 1]);
-	lag->reached = Min(lag->reached, first->seq - 1);
+	if (ahead.first != NULL)
+	{
+		note_oldest(lag, ahead.first->columns[EVENT_CREATED_AT - 1]);
+		lag->reached = Min(lag->reached, ahead.first->seq - 1);
+	}
+	else if (!ahead.all)
+		lag->reached = Min(lag->reached, ahead.reached);
 }
 
 /* Why nothing moves; the first that is true */

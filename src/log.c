@@ -58,29 +58,6 @@ static IdemTable outbox = {
 			   TIMESTAMPTZOID, INT8OID, XID8OID, INT2OID, INT2OID)
 };
 
-/* Columns of idem_outbox_mark */
-enum
-{
-	MARK_SEQ = 1, MARK_SEEN, MARK_AT, MARK_CLUSTER, MARK_SLICE, MARK_NATTS = MARK_SLICE
-};
-
-static IdemTable marks = {
-	"idem_outbox_mark", MARK_NATTS,
-	IDEM_QUERY("INSERT INTO @schema@.idem_outbox_mark (seq, seen, at, cluster, slice)"
-			   " VALUES ($1, $2, $3, $4, $5)",
-			   INT8OID, PG_SNAPSHOTOID, TIMESTAMPTZOID, INT8OID, INT2OID)
-};
-
-static IdemQuery select_marks = IDEM_QUERY(
-	"SELECT seq, seen FROM @schema@.idem_outbox_mark"
-	" WHERE seq > $1 AND cluster = $2 ORDER BY seq LIMIT 16",
-	INT8OID, INT8OID);
-
-static IdemQuery select_mark_at = IDEM_QUERY(
-	"SELECT seq, seen FROM @schema@.idem_outbox_mark"
-	" WHERE at <= $1 AND cluster = $2 ORDER BY seq DESC LIMIT 1",
-	TIMESTAMPTZOID, INT8OID);
-
 
 /* ---------- slots ---------- */
 
@@ -207,6 +184,24 @@ log_snapshot_read(Datum snapshot)
 	return result;
 }
 
+LogSnapshot *
+log_snapshot_copy(MemoryContext context, const LogSnapshot *snapshot)
+{
+	LogSnapshot *copy = MemoryContextAlloc(context, sizeof(LogSnapshot));
+
+	*copy = *snapshot;
+	copy->xip = MemoryContextAlloc(context, sizeof(uint64) * Max(snapshot->nxip, 1));
+	memcpy(copy->xip, snapshot->xip, sizeof(uint64) * snapshot->nxip);
+	return copy;
+}
+
+void
+log_snapshot_free(LogSnapshot *snapshot)
+{
+	pfree(snapshot->xip);
+	pfree(snapshot);
+}
+
 Datum
 log_snapshot_write(const LogSnapshot *snapshot)
 {
@@ -275,8 +270,8 @@ add_open(LogSnapshot *snapshot, uint64 xid)
 }
 
 /* What is committed now, and not by this transaction */
-static LogSnapshot *
-current_snapshot(void)
+LogSnapshot *
+log_snapshot_now(void)
 {
 	FullTransactionId own = GetTopFullTransactionIdIfAny();
 	LogSnapshot *snapshot;
@@ -305,7 +300,7 @@ log_now(IdemCall *call)
 	LogPoint	point;
 
 	point.seq = log_last_seq(call);
-	point.seen = current_snapshot();
+	point.seen = log_snapshot_now();
 	return point;
 }
 
@@ -338,22 +333,6 @@ log_last_seq(IdemCall *call)
 
 /* ---------- writing ---------- */
 
-/* Leave a mark.  The clock is read last: what it sees was committed by then. */
-static void
-leave_mark(FunctionCallInfo fcinfo, int64 seq, int slice)
-{
-	Datum		seen = log_snapshot_write(current_snapshot());
-	NullableDatum row[] = {
-		IDEM_VALUE(Int64GetDatum(seq)),
-		IDEM_VALUE(seen),
-		IDEM_VALUE(TimestampTzGetDatum(GetCurrentTimestamp())),
-		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier())),
-		IDEM_VALUE(Int16GetDatum((int16) slice))
-	};
-
-	idem_append_to(fcinfo, &marks, log_slice_name(marks.table, slice), row);
-}
-
 void
 log_append(FunctionCallInfo fcinfo, NullableDatum *row)
 {
@@ -370,7 +349,7 @@ log_append(FunctionCallInfo fcinfo, NullableDatum *row)
 	idem_append_to(fcinfo, &outbox, log_slice_name(outbox.table, slice), row);
 	wait_note_event();
 	if (seq % EVENTS_A_MARK == 0)
-		leave_mark(fcinfo, seq, slice);
+		log_leave_mark(fcinfo, seq, slice);
 }
 
 /*
@@ -416,42 +395,6 @@ idem_outbox_stamp(PG_FUNCTION_ARGS)
 													 columns, values, nulls));
 }
 
-
-/* ---------- marks ---------- */
-
-bool
-log_next_mark(IdemCall *call, const LogPoint *after, int64 seq, LogPoint *mark)
-{
-	NullableDatum args[] = {
-		IDEM_VALUE(Int64GetDatum(seq)),
-		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier()))
-	};
-	uint64		n = idem_run(call, &select_marks, args);
-
-	for (uint64 row = 0; row < n; row++)
-	{
-		mark->seq = DatumGetInt64(idem_result(call, row, 1).value);
-		mark->seen = log_snapshot_read(idem_result(call, row, 2).value);
-		if (log_follows(mark->seen, after->seen))
-			return true;
-	}
-	return false;
-}
-
-bool
-log_mark_at(IdemCall *call, TimestampTz at, LogPoint *mark)
-{
-	NullableDatum args[] = {
-		IDEM_VALUE(TimestampTzGetDatum(at)),
-		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier()))
-	};
-
-	if (idem_run(call, &select_mark_at, args) == 0)
-		return false;
-	mark->seq = DatumGetInt64(idem_result(call, 0, 1).value);
-	mark->seen = log_snapshot_read(idem_result(call, 0, 2).value);
-	return true;
-}
 
 /*
  * Called once, when the library is loaded.

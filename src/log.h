@@ -50,13 +50,19 @@ extern void log_append(FunctionCallInfo fcinfo, NullableDatum *row);
 
 /* Snapshots, from and to the type pg_snapshot; in CurrentMemoryContext */
 extern LogSnapshot *log_snapshot_read(Datum snapshot);
+extern LogSnapshot *log_snapshot_copy(MemoryContext context, const LogSnapshot *snapshot);
+extern void log_snapshot_free(LogSnapshot *snapshot);
 extern Datum log_snapshot_write(const LogSnapshot *snapshot);
+extern LogSnapshot *log_snapshot_now(void);
 extern bool log_sees(const LogSnapshot *snapshot, uint64 xid);
 extern bool log_follows(const LogSnapshot *later, const LogSnapshot *earlier);
 
 /* Nothing, and all that is committed now and not by this transaction */
 extern LogPoint log_beginning(void);
 extern LogPoint log_now(IdemCall *call);
+
+/* Leave a mark at an event */
+extern void log_leave_mark(FunctionCallInfo fcinfo, int64 seq, int slice);
 
 /* The mark nearest behind seq that follows a point; false: there is none */
 extern bool log_next_mark(IdemCall *call, const LogPoint *after, int64 seq, LogPoint *mark);

@@ -18,13 +18,11 @@
  */
 #include "log_read.h"
 
-#include "access/genam.h"
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/detoast.h"
-#include "executor/tuptable.h"
 #include "lib/binaryheap.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -32,6 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/uuid.h"
 #include "utils/xid8.h"
 
 /* Index columns */
@@ -46,8 +45,9 @@ enum
 /* Transactions that began so little before the range are read with it */
 #define XIDS_A_JUMP 64
 
-/* Look at no more than so many entries that are not handed out */
-#define MAX_EXAMINED 20000
+/* Entries are collected so many at a time: each collecting begins anew */
+#define LEAST_WANTED 256
+#define MOST_WANTED 10001
 
 /* An entry of the index that belongs to the window */
 typedef struct Candidate
@@ -57,37 +57,32 @@ typedef struct Candidate
 	int			slice;
 } Candidate;
 
-/* A slice that is open for reading */
-typedef struct OpenSlice
+struct LogReader
 {
-	Relation	table;			/* NULL: it is empty */
-	Relation	index;
-	IndexScanDesc scan;
-	TupleTableSlot *slot;
-} OpenSlice;
-
-typedef struct Reader
-{
+	IdemCall   *call;
+	Snapshot	opened;			/* of the scans, for no row's sake */
+	LogTable	slices[LOG_SLICES];
+	/* of the reading in hand: */
+	int			first;			/* slices */
+	int			last;
 	const LogWindow *window;
 	Snapshot	snapshot;		/* for rows: committed or not */
-	OpenSlice	slices[LOG_SLICES];
 	int64		after;			/* entries up to here are done */
 	int64		upto;			/* and those behind here are not asked for */
 	int			wanted;
-	binaryheap *nearest;		/* of Candidate; the greatest seq on top */
-} Reader;
+	binaryheap *nearest;		/* of those in the pool; the greatest seq on top */
+	Candidate  *pool;
+};
 
 
 /* ---------- open and close ---------- */
 
-static void
-open_slice(IdemCall *call, Reader *reader, int n)
+void
+log_table_open(IdemCall *call, LogTable *open, const char *table, const char *index,
+			   Snapshot snapshot, int nkeys)
 {
-	OpenSlice  *slice = &reader->slices[n];
-	const char *table = log_slice_name("idem_outbox", n);
 	Oid			table_oid = get_relname_relid(table, call->house->nspoid);
-	Oid			index_oid = get_relname_relid(psprintf("%s_slot_xid_seq_idx", table),
-											  call->house->nspoid);
+	Oid			index_oid = get_relname_relid(index, call->house->nspoid);
 
 	if (!OidIsValid(table_oid) || !OidIsValid(index_oid))
 		ereport(ERROR,
@@ -95,29 +90,45 @@ open_slice(IdemCall *call, Reader *reader, int n)
 				 errmsg("table \"%s\" or its index does not exist in schema %s",
 						table, call->house->schema),
 				 errdetail("They belong to the extension idem.")));
-	slice->table = table_open(table_oid, AccessShareLock);
-	if (RelationGetNumberOfBlocks(slice->table) == 0)
-	{
-		table_close(slice->table, AccessShareLock);
-		slice->table = NULL;
-		return;
-	}
-	slice->index = index_open(index_oid, AccessShareLock);
-	slice->scan = idem_index_beginscan(slice->table, slice->index, reader->snapshot, BY_SEQ);
-	slice->scan->xs_want_itup = true;
-	slice->slot = table_slot_create(slice->table, NULL);
+	open->table = table_open(table_oid, AccessShareLock);
+	open->index = index_open(index_oid, AccessShareLock);
+	open->scan = idem_index_beginscan(open->table, open->index, snapshot, nkeys);
+	open->scan->xs_want_itup = true;
+	open->slot = table_slot_create(open->table, NULL);
 }
 
 /* Locks go at once: who empties a slice must not wait for who reads others */
-static void
-close_slice(OpenSlice *slice)
+void
+log_table_close(LogTable *open)
 {
-	if (slice->table == NULL)
-		return;
-	ExecDropSingleTupleTableSlot(slice->slot);
-	index_endscan(slice->scan);
-	index_close(slice->index, AccessShareLock);
-	table_close(slice->table, AccessShareLock);
+	ExecDropSingleTupleTableSlot(open->slot);
+	index_endscan(open->scan);
+	index_close(open->index, AccessShareLock);
+	table_close(open->table, AccessShareLock);
+}
+
+/* Open all slices, once for all that a call reads */
+LogReader *
+log_reader_open(IdemCall *call)
+{
+	LogReader  *reader = palloc0(sizeof(LogReader));
+
+	reader->call = call;
+	reader->opened = RegisterSnapshot(GetLatestSnapshot());
+	reader->last = LOG_SLICES - 1;
+	for (int n = 0; n < LOG_SLICES; n++)
+		log_table_open(call, &reader->slices[n], log_slice_name("idem_outbox", n),
+					   psprintf("idem_outbox_%d_slot_xid_seq_idx", n), reader->opened, BY_SEQ);
+	return reader;
+}
+
+void
+log_reader_close(LogReader *reader)
+{
+	for (int n = 0; n < LOG_SLICES; n++)
+		log_table_close(&reader->slices[n]);
+	UnregisterSnapshot(reader->opened);
+	pfree(reader);
 }
 
 
@@ -134,34 +145,34 @@ compare_candidates(Datum a, Datum b, void *arg pg_attribute_unused())
 }
 
 static bool
-is_full(const Reader *reader)
+is_full(const LogReader *reader)
 {
 	return reader->nearest->bh_size >= reader->wanted;
 }
 
 static int64
-farthest(Reader *reader)
+farthest(LogReader *reader)
 {
 	return ((Candidate *) DatumGetPointer(binaryheap_first(reader->nearest)))->seq;
 }
 
 /* Does this entry, and all behind it of its transaction, lie too far away? */
 static bool
-is_too_far(Reader *reader, int64 seq)
+is_too_far(LogReader *reader, int64 seq)
 {
 	return seq > reader->upto || (is_full(reader) && seq > farthest(reader));
 }
 
 /* Keep an entry, in place of the farthest if there are enough */
 static void
-keep(Reader *reader, int n, ItemPointer tid, int64 seq)
+keep(LogReader *reader, int n, ItemPointer tid, int64 seq)
 {
 	Candidate  *candidate;
 
 	if (is_full(reader))
 		candidate = (Candidate *) DatumGetPointer(binaryheap_first(reader->nearest));
 	else
-		candidate = palloc(sizeof(Candidate));
+		candidate = &reader->pool[reader->nearest->bh_size];
 	candidate->seq = seq;
 	candidate->tid = *tid;
 	candidate->slice = n;
@@ -172,7 +183,7 @@ keep(Reader *reader, int n, ItemPointer tid, int64 seq)
 }
 
 static int64
-entry_seq(OpenSlice *slice)
+entry_seq(LogTable *slice)
 {
 	bool		isnull;
 
@@ -181,7 +192,7 @@ entry_seq(OpenSlice *slice)
 }
 
 static uint64
-entry_xid(OpenSlice *slice)
+entry_xid(LogTable *slice)
 {
 	bool		isnull;
 
@@ -192,9 +203,9 @@ entry_xid(OpenSlice *slice)
 
 /* The entries of one transaction of the window that are not yet done */
 static void
-collect_transaction(Reader *reader, int n, int log_slot, uint64 xid)
+collect_transaction(LogReader *reader, int n, int log_slot, uint64 xid)
 {
-	OpenSlice  *slice = &reader->slices[n];
+	LogTable  *slice = &reader->slices[n];
 	ScanKeyData keys[BY_SEQ];
 	ItemPointer tid;
 
@@ -215,7 +226,7 @@ collect_transaction(Reader *reader, int n, int log_slot, uint64 xid)
 
 /* Begin with transactions from this number on, and end before that one */
 static void
-position_range(OpenSlice *slice, int log_slot, uint64 from, uint64 to)
+position_range(LogTable *slice, int log_slot, uint64 from, uint64 to)
 {
 	ScanKeyData keys[BY_SEQ];
 
@@ -232,10 +243,10 @@ position_range(OpenSlice *slice, int log_slot, uint64 from, uint64 to)
  * of one transaction that are of no use is jumped over.
  */
 static void
-collect_range(Reader *reader, int n, int log_slot, uint64 from, uint64 to)
+collect_range(LogReader *reader, int n, int log_slot, uint64 from, uint64 to)
 {
 	const LogWindow *window = reader->window;
-	OpenSlice  *slice = &reader->slices[n];
+	LogTable  *slice = &reader->slices[n];
 	uint64		last_xid = 0;
 	int			useless = 0;
 	ItemPointer tid;
@@ -267,7 +278,7 @@ collect_range(Reader *reader, int n, int log_slot, uint64 from, uint64 to)
 
 /* The entries of the window in one of the log's slots, in one slice */
 static void
-collect_slot(Reader *reader, int n, int log_slot)
+collect_slot(LogReader *reader, int n, int log_slot)
 {
 	const LogWindow *window = reader->window;
 	uint64		from = window->lo->xmax;
@@ -285,14 +296,15 @@ collect_slot(Reader *reader, int n, int log_slot)
 
 /* The nearest entries of the window, ascending; how many, into *ncandidates */
 static Candidate **
-collect(Reader *reader, int *ncandidates)
+collect(LogReader *reader, int *ncandidates)
 {
 	Candidate **candidates;
 
 	binaryheap_reset(reader->nearest);
-	for (int n = 0; n < LOG_SLICES; n++)
+	for (int n = reader->first; n <= reader->last; n++)
 	{
-		if (reader->slices[n].table == NULL)
+		/* asked each time: the first event may just have been committed there */
+		if (RelationGetNumberOfBlocks(reader->slices[n].table) == 0)
 			continue;
 		for (int slot = reader->window->slot; slot < LOG_SLOTS; slot += reader->window->slots)
 			collect_slot(reader, n, slot);
@@ -307,120 +319,172 @@ collect(Reader *reader, int *ncandidates)
 
 /* ---------- rows ---------- */
 
-/*
- * The row of an entry, NULL if it was never committed.  An entry may outlive
- * its row, and its place be given to another.
- */
-static IdemRow *
-fetch(Reader *reader, const Candidate *candidate)
-{
-	OpenSlice  *slice = &reader->slices[candidate->slice];
-	IdemRow    *row;
-
-	if (!table_tuple_fetch_row_version(slice->table, unconstify(ItemPointerData *, &candidate->tid),
-									   reader->snapshot, slice->slot))
-		return NULL;
-	row = palloc(sizeof(IdemRow));
-	row->tid = candidate->tid;
-	row->values = palloc(sizeof(Datum) * EVENT_NATTS);
-	row->isnull = palloc(sizeof(bool) * EVENT_NATTS);
-	heap_deform_tuple(ExecCopySlotHeapTuple(slice->slot), RelationGetDescr(slice->table),
-					  row->values, row->isnull);
-	ExecClearTuple(slice->slot);
-	return DatumGetInt64(IDEM_COLUMN(row, EVENT_SEQ)) == candidate->seq ? row : NULL;
-}
-
+/* The types that are wanted, by the row in the slot */
 static bool
-is_wanted(const LogWindow *window, const IdemRow *row)
+is_wanted(const LogWindow *window, TupleTableSlot *slot)
 {
+	bool		isnull;
 	ListCell   *cell;
 
 	foreach(cell, window->types)
 	{
-		if (idem_same_text(PointerGetDatum(lfirst(cell)), IDEM_COLUMN(row, EVENT_TYPE)))
+		if (idem_same_text(PointerGetDatum(lfirst(cell)), slot_getattr(slot, EVENT_TYPE, &isnull)))
 			return true;
 	}
 	return window->types == NIL;
 }
 
-/* The row's own copy of what lies out of line: its slice may be emptied */
+/* How many bytes the event's own data has */
 static int64
-bring_in(IdemRow *row)
+bytes_of(const LogEvent *event)
 {
-	int			columns[] = {EVENT_PAYLOAD, EVENT_HEADERS};
 	int64		bytes = 0;
 
-	for (int i = 0; i < (int) lengthof(columns); i++)
+	for (int attnum = EVENT_TENANT_ID; attnum <= EVENT_HEADERS; attnum++)
 	{
-		if (row->isnull[columns[i] - 1])
-			continue;
-		IDEM_COLUMN(row, columns[i]) =
-			PointerGetDatum(PG_DETOAST_DATUM(IDEM_COLUMN(row, columns[i])));
-		bytes += VARSIZE(DatumGetPointer(IDEM_COLUMN(row, columns[i])));
+		if (!event->columns[attnum - 1].isnull)
+			bytes += VARSIZE_ANY(DatumGetPointer(event->columns[attnum - 1].value));
 	}
 	return bytes;
 }
 
-/* Add the rows of some entries to a batch; false: it is full */
+/*
+ * A copy of the event in the slot, in one piece: there may be thousands.  What
+ * lies out of line is brought in, since its slice may be emptied.
+ */
+static LogEvent *
+copy_event(TupleTableSlot *slot)
+{
+	LogEvent	here;
+	LogEvent   *event;
+	char	   *room;
+
+	slot_getsomeattrs(slot, EVENT_SEQ);
+	for (int i = 0; i < EVENT_SEQ; i++)
+		here.columns[i] = (NullableDatum) {slot->tts_values[i], slot->tts_isnull[i]};
+	for (int i = EVENT_TENANT_ID - 1; i < EVENT_HEADERS; i++)
+	{
+		if (!here.columns[i].isnull)
+			here.columns[i].value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(here.columns[i].value));
+	}
+
+	/* each begins where any type may */
+	event = palloc(sizeof(LogEvent) + UUID_LEN + bytes_of(&here) + EVENT_SEQ * MAXIMUM_ALIGNOF);
+	*event = here;
+	event->seq = DatumGetInt64(here.columns[EVENT_SEQ - 1].value);
+	event->parked = false;
+	room = (char *) event + MAXALIGN(sizeof(LogEvent));
+	for (int i = EVENT_ID - 1; i < EVENT_HEADERS; i++)
+	{
+		char	   *data = DatumGetPointer(here.columns[i].value);
+		Size		size = i == EVENT_ID - 1 ? UUID_LEN : here.columns[i].isnull ? 0 : VARSIZE_ANY(data);
+
+		memcpy(room, data, size);
+		event->columns[i].value = PointerGetDatum(room);
+		room += MAXALIGN(size);
+	}
+	return event;
+}
+
+/*
+ * The event of an entry; NULL if it was never committed, or is not wanted.  An
+ * entry may outlive its row, and its place be given to another.  Rows are
+ * fetched as the index scan would do it, which keeps the last page in hand.
+ */
+static LogEvent *
+fetch(LogReader *reader, const Candidate *candidate)
+{
+	LogTable   *slice = &reader->slices[candidate->slice];
+	ItemPointerData tid = candidate->tid;
+	LogEvent   *event = NULL;
+	bool		again = false;
+	bool		isnull;
+
+	if (!table_index_fetch_tuple(slice->scan->xs_heapfetch, &tid, reader->snapshot, slice->slot,
+								 &again, NULL))
+		return NULL;
+	if (DatumGetInt64(slot_getattr(slice->slot, EVENT_SEQ, &isnull)) == candidate->seq &&
+		is_wanted(reader->window, slice->slot))
+		event = copy_event(slice->slot);
+	return event;
+}
+
+/* Add the rows of some entries to a batch; false: there is no room for more */
 static bool
-add_rows(Reader *reader, const LogLimits *limits, Candidate **candidates, int ncandidates,
+add_rows(LogReader *reader, const LogLimits *limits, Candidate **candidates, int ncandidates,
 		 LogBatch *batch)
 {
 	for (int i = 0; i < ncandidates; i++)
 	{
-		IdemRow    *row;
+		LogEvent   *event;
 
 		CHECK_FOR_INTERRUPTS();
 		if (list_length(batch->events) >= limits->events)
 			return false;
-		row = fetch(reader, candidates[i]);
-		if (row != NULL && is_wanted(reader->window, row))
+		event = fetch(reader, candidates[i]);
+		if (event != NULL)
 		{
-			int64		bytes = bring_in(row);
+			int64		bytes = bytes_of(event);
 
-			if (batch->events != NIL && batch->bytes + bytes > limits->bytes)
+			batch->full = batch->bytes + bytes > limits->bytes &&
+				(batch->events != NIL || !limits->one_at_least);
+			if (batch->full)
 				return false;
-			batch->events = lappend(batch->events, row);
+			batch->events = lappend(batch->events, event);
 			batch->bytes += bytes;
 		}
 		batch->upto = candidates[i]->seq;
+		batch->examined++;
 	}
 	return true;
 }
 
 /*
- * The first events of a window within the limits.
+ * The first events of a window within the limits.  The snapshot that tells
+ * what was committed is taken here, and so is later than the window.
  */
 LogBatch
-log_read(IdemCall *call, const LogWindow *window, const LogLimits *limits)
+log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
 {
-	LogBatch	batch = {NIL, 0, limits->after, false};
-	Reader		reader = {0};
-	int			examined = 0;
+	LogBatch	batch = {NIL, 0, limits->after, 0, false, false};
 	bool		room;
 
-	reader.window = window;
-	reader.after = limits->after;
-	reader.upto = limits->upto;
-	reader.wanted = limits->events + 1;
-	reader.snapshot = RegisterSnapshot(GetLatestSnapshot());
-	reader.nearest = binaryheap_allocate(reader.wanted, compare_candidates, NULL);
-	for (int n = 0; n < LOG_SLICES; n++)
-		open_slice(call, &reader, n);
+	reader->window = window;
+	reader->after = limits->after;
+	reader->upto = limits->upto;
+	reader->wanted = Min(Max(limits->events, LEAST_WANTED) + 1, MOST_WANTED);
+	reader->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	reader->nearest = binaryheap_allocate(reader->wanted, compare_candidates, NULL);
+	reader->pool = palloc(sizeof(Candidate) * reader->wanted);
 
 	do
 	{
 		int			ncandidates;
-		Candidate **candidates = collect(&reader, &ncandidates);
+		Candidate **candidates = collect(reader, &ncandidates);
 
-		room = add_rows(&reader, limits, candidates, ncandidates, &batch);
-		batch.more = !room || ncandidates == reader.wanted;
-		examined += ncandidates;
-		reader.after = batch.upto;
-	} while (batch.more && room && examined < MAX_EXAMINED);
+		room = add_rows(reader, limits, candidates, ncandidates, &batch);
+		batch.more = !room || ncandidates == reader->wanted;
+		reader->after = batch.upto;
+		pfree(candidates);
+	} while (batch.more && room && batch.examined < limits->examine);
 
-	for (int n = 0; n < LOG_SLICES; n++)
-		close_slice(&reader.slices[n]);
-	UnregisterSnapshot(reader.snapshot);
+	pfree(reader->pool);
+	binaryheap_free(reader->nearest);
+	UnregisterSnapshot(reader->snapshot);
 	return batch;
+}
+
+bool
+log_slice_has(LogReader *reader, int slice, const LogWindow *window, int64 after)
+{
+	LogLimits	limits = {
+		.after = after, .upto = PG_INT64_MAX, .events = 1, .bytes = PG_INT64_MAX, .examine = INT_MAX
+	};
+	LogBatch	batch;
+
+	reader->first = reader->last = slice;
+	batch = log_read(reader, window, &limits);
+	reader->first = 0;
+	reader->last = LOG_SLICES - 1;
+	return batch.events != NIL;
 }

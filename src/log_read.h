@@ -8,6 +8,10 @@
 
 #include "log.h"
 
+#include "access/genam.h"
+#include "executor/tuptable.h"
+#include "utils/snapshot.h"
+
 /* What hi sees and lo does not, of every slots'th of the log's slots */
 typedef struct LogWindow
 {
@@ -24,18 +28,52 @@ typedef struct LogLimits
 	int64		after;			/* with a greater seq than this */
 	int64		upto;			/* and none greater than this */
 	int			events;
-	int64		bytes;			/* but one event at least */
+	int64		bytes;
+	bool		one_at_least;	/* even if it has more bytes */
+	int			examine;		/* look at about so many that are not wanted */
 } LogLimits;
+
+/* An event, with all that it points to in one piece of memory */
+typedef struct LogEvent
+{
+	NullableDatum columns[EVENT_SEQ];	/* up to seq */
+	int64		seq;
+	int32		attempt;		/* for who hands it out: how often it was */
+	bool		parked;			/* and where it was found */
+} LogEvent;
 
 /* Events in the order of seq */
 typedef struct LogBatch
 {
-	List	   *events;			/* of IdemRow */
+	List	   *events;			/* of LogEvent */
 	int64		bytes;
 	int64		upto;			/* all up to here have been looked at */
+	int			examined;
 	bool		more;			/* there may be others behind */
+	bool		full;			/* the next one has too many bytes */
 } LogBatch;
 
-extern LogBatch log_read(IdemCall *call, const LogWindow *window, const LogLimits *limits);
+/* The slices, open for reading; to be closed before the call leaves */
+typedef struct LogReader LogReader;
+
+extern LogReader *log_reader_open(IdemCall *call);
+extern LogBatch log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits);
+extern void log_reader_close(LogReader *reader);
+
+/* Has one slice a committed event of the window, behind a number? */
+extern bool log_slice_has(LogReader *reader, int slice, const LogWindow *window, int64 after);
+
+/* A table of a ring and an index of it, open for reading */
+typedef struct LogTable
+{
+	Relation	table;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} LogTable;
+
+extern void log_table_open(IdemCall *call, LogTable *open, const char *table, const char *index,
+						   Snapshot snapshot, int nkeys);
+extern void log_table_close(LogTable *open);
 
 #endif							/* IDEM_LOG_READ_H */

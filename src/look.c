@@ -79,12 +79,18 @@ open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE 
 	return index_open(index_oid, AccessShareLock);
 }
 
-/* Locks stay until the transaction ends, as after any SELECT */
+/*
+ * Locks stay until the transaction ends, as after any SELECT.  Those of who looks
+ * back go at once: so the log is read, which is emptied by TRUNCATE, and that
+ * must not wait for the end of whoever has read there.
+ */
 static void
-close_both(Relation table, Relation index)
+close_both(Relation table, Relation index, ScanDirection direction)
 {
-	index_close(index, NoLock);
-	table_close(table, NoLock);
+	LOCKMODE	unlock = ScanDirectionIsBackward(direction) ? AccessShareLock : NoLock;
+
+	index_close(index, unlock);
+	table_close(table, unlock);
 }
 
 /* The equality of a type that our keys have */
@@ -101,6 +107,8 @@ equality_of(Oid type)
 			return F_INT2EQ;
 		case BOOLOID:
 			return F_BOOLEQ;
+		case XID8OID:
+			return F_XID8EQ;
 		default:
 			return F_INT4EQ;
 	}
@@ -120,8 +128,8 @@ fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 }
 
 /* Raise 40001 if the transaction's own snapshot does not see this row */
-static void
-demand_visible(Relation table, TupleTableSlot *slot)
+void
+idem_demand_visible(Relation table, TupleTableSlot *slot)
 {
 	if (IsolationUsesXactSnapshot() &&
 		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
@@ -237,7 +245,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
 		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
-			demand_visible(table, slot);
+			idem_demand_visible(table, slot);
 		rows = lappend(rows, copy_row(call, slot));
 		if (enough != NULL && enough(rows, argument))
 			break;
@@ -246,7 +254,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	ExecDropSingleTupleTableSlot(slot);
 	if (snapshot != &seen)
 		UnregisterSnapshot(snapshot);
-	close_both(table, by);
+	close_both(table, by, direction);
 
 	if (sight == IDEM_SIGHT_DIRTY && lost)
 		return scan(call, index, keys, nkeys, IDEM_SIGHT_LATEST, direction, enough, argument);
@@ -398,7 +406,7 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 							  LockTupleNoKeyExclusive, policy, flags, &failure);
 	if (result == TM_Ok)
 	{
-		demand_visible(table, slot);
+		idem_demand_visible(table, slot);
 		*row = copy_row(call, slot);
 		locked = ROW_LOCKED;
 	}

@@ -8,7 +8,9 @@
 
 #include "call.h"
 
+#include "executor/tuptable.h"
 #include "nodes/pg_list.h"
+#include "utils/relcache.h"
 
 typedef struct IdemIndex
 {
@@ -30,12 +32,13 @@ typedef struct IdemRow
  * With whose eyes to look.
  *
  * IDEM_SIGHT_FIRST: the statement's snapshot, and what the transaction has
- * written since; free, for the look before any lock.  IDEM_SIGHT_LATEST: what is committed now.  IDEM_SIGHT_DIRTY: that
- * and what is still open; a row that an open transaction inserted, changed or
- * deleted leaves that transaction in call->rival.  These two raise 40001
- * for a row that the transaction's own snapshot (REPEATABLE READ,
- * SERIALIZABLE) does not see.  IDEM_SIGHT_BARE: what is committed now, and no
- * 40001; for a caller who compares with what the snapshot sees himself.
+ * written since; free, for the look before any lock.  IDEM_SIGHT_LATEST: what is
+ * committed now.  IDEM_SIGHT_DIRTY: that and what is still open; a row that an
+ * open transaction inserted, changed or deleted leaves that transaction in
+ * call->rival.  These two raise 40001 for a row that the transaction's own
+ * snapshot (REPEATABLE READ, SERIALIZABLE) does not see.  IDEM_SIGHT_BARE: what
+ * is committed now, and no 40001; for a caller who compares with what the
+ * snapshot sees himself.
  */
 typedef enum IdemSight
 {
@@ -56,9 +59,9 @@ typedef enum IdemNameKind
 	IDEM_NAME_REQUEST = 6,
 	IDEM_NAME_TOKEN = 7,
 	IDEM_NAME_LEASE = 8,
-	IDEM_NAME_LEASE_HELD = 9,	/* held to commit: idem_hold_name */
-	IDEM_NAME_MACHINE = 10,	/* likewise: machine_hold */
-	IDEM_NAME_ENTITY = 11,		/* likewise, by who attaches a table */
+	IDEM_NAME_LEASE_HELD = 9,	/* to commit, by idem_hold_name */
+	IDEM_NAME_MACHINE = 10,		/* to commit, by machine_hold */
+	IDEM_NAME_ENTITY = 11,		/* to commit, by who attaches a table */
 	IDEM_NAME_DISPUTE = 12,
 	IDEM_NAME_BRAKE = 13,
 	IDEM_NAME_CHANNEL_EVENT = 14,	/* the channel stands for the tenant */
@@ -66,9 +69,9 @@ typedef enum IdemNameKind
 	IDEM_NAME_ENTITLEMENT = 16,
 	IDEM_NAME_CAMPAIGN = 17,
 	IDEM_NAME_HOOK = 18,
-	IDEM_NAME_SUBSCRIPTION = 20,	/* likewise; shared by who reads */
-	IDEM_NAME_SLOT = 21,		/* likewise */
-	IDEM_NAME_RING = 22,		/* likewise; by who turns it */
+	IDEM_NAME_SUBSCRIPTION = 20,	/* to commit; shared by who reads */
+	IDEM_NAME_SLOT = 21,		/* to commit */
+	IDEM_NAME_RING = 22,		/* to commit, by who turns it */
 	IDEM_NAME_MESSAGE = 23
 } IdemNameKind;
 
@@ -84,6 +87,9 @@ typedef bool (*IdemEnough) (const List *rows, const void *argument);
 extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
 							const Datum *keys, int nkeys, IdemSight sight,
 							IdemEnough enough, const void *argument);
+
+/* Raise 40001 if the transaction's own snapshot does not see the row in the slot */
+extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
 							  const Datum *keys, int nkeys);

@@ -118,28 +118,40 @@ compare_guarded(const ListCell *a, const ListCell *b)
 	return strcmp(x->state, y->state);
 }
 
-/* Everything that has a guard with a machine, as Guarded, ascending by table */
-static List *
-find_guarded(const IdemHouse *house)
+void
+machine_visit_triggers(Oid guard, TriggerVisitor visit, void *arg)
 {
 	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
-	List	   *all = NIL;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	row;
 
 	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(machine_guard_function(house)));
+				ObjectIdGetDatum(guard));
 	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
 	while (HeapTupleIsValid(row = systable_getnext(scan)))
-	{
-		Guarded		guarded = read_trigger(row, RelationGetDescr(triggers));
-
-		if (guarded.machine != NULL && guarded.state != NULL)
-			all = add_guarded(all, &guarded);
-	}
+		visit(row, RelationGetDescr(triggers), arg);
 	systable_endscan(scan);
 	table_close(triggers, AccessShareLock);
+}
+
+static void
+visit_guarded(HeapTuple row, TupleDesc desc, void *arg)
+{
+	List	  **all = arg;
+	Guarded		guarded = read_trigger(row, desc);
+
+	if (guarded.machine != NULL && guarded.state != NULL)
+		*all = add_guarded(*all, &guarded);
+}
+
+/* Everything that has a guard with a machine, as Guarded, ascending by table */
+static List *
+find_guarded(const IdemHouse *house)
+{
+	List	   *all = NIL;
+
+	machine_visit_triggers(machine_guard_function(house), visit_guarded, &all);
 	list_sort(all, compare_guarded);
 	return all;
 }

@@ -8,6 +8,8 @@
 
 #include "machine.h"
 
+#include "access/htup.h"
+
 /* The tables that have a guard of this machine, ascending by OID, as of now */
 extern List *machine_tables(const IdemHouse *house, const char *machine_name);
 
@@ -16,5 +18,9 @@ extern List *machine_tables_with_active_key(const IdemHouse *house, const char *
 
 /* The function of all guards of a house */
 extern Oid	machine_guard_function(const IdemHouse *house);
+
+/* Call a function for each row of pg_trigger that calls a guard, as of now */
+typedef void (*TriggerVisitor) (HeapTuple row, TupleDesc desc, void *arg);
+extern void machine_visit_triggers(Oid guard, TriggerVisitor visit, void *arg);
 
 #endif							/* IDEM_MACHINE_TABLES_H */

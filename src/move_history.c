@@ -69,6 +69,16 @@ is_attached(IdemCall *call, Oid relid)
 	return attached;
 }
 
+pg_noreturn static void
+raise_not_attached(Datum target)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IDEM_NOT_FOUND),
+			 errmsg("\"%s\" is attached to no state machine", TextDatumGetCString(target)),
+			 errdetail("It is neither an attached table nor what history calls one."),
+			 errhint("Attach the table with idem_attach_machine().")));
+}
+
 /* The attached table that is meant: by its name, else by its entity */
 static Relation
 open_target(IdemCall *call)
@@ -81,12 +91,19 @@ open_target(IdemCall *call)
 		relid = attach_entity_table(machine_guard_function(call->house),
 									TextDatumGetCString(target), NIL, &own);
 	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_IDEM_NOT_FOUND),
-				 errmsg("\"%s\" is attached to no state machine", TextDatumGetCString(target)),
-				 errdetail("It is neither an attached table nor what history calls one."),
-				 errhint("Attach the table with idem_attach_machine().")));
+		raise_not_attached(target);
 	return relation_open(relid, AccessShareLock);
+}
+
+/* What is known of it; ID006 if it has triggers of ours, but no machine */
+static MoveTable *
+demand_table(IdemCall *call, Relation relation)
+{
+	MoveTable  *table = move_table(call, relation);
+
+	if (table == NULL || table->attachment->machine_name == NULL)
+		raise_not_attached(idem_arg_key(call, TARGET));
+	return table;
 }
 
 /* May the caller read the columns that name a row and its state? */
@@ -105,8 +122,7 @@ may_read(Relation relation, const MoveTable *table)
 								  GetUserId(), ACL_SELECT) != ACLCHECK_OK)
 			return false;
 	}
-	return state->attnum == 0 ||
-		pg_attribute_aclcheck(relid, state->attnum, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
+	return pg_attribute_aclcheck(relid, state->attnum, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
 }
 
 /*
@@ -317,7 +333,7 @@ idem_history_of(PG_FUNCTION_ARGS)
 
 	idem_begin_rows(call);
 	relation = open_target(call);
-	table = move_table(call, relation);
+	table = demand_table(call, relation);
 	read_key(call, relation, table, &key);
 	if (is_shown(call, relation, table, &key))
 		emit_moves(call, moves_of(call, table, &key, IDEM_SIGHT_FIRST));

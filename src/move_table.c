@@ -140,21 +140,14 @@ find_plan(Relation relation, MoveTable *table, MoveStatement statement)
 	return plan;
 }
 
-/*
- * Have the statement planned, if it is to be, with the settings that we need;
- * it runs with those of the caller.
- */
+/* Have a statement planned, if it is to be, before the settings are the caller's */
 static void
-plan_pinned(SPIPlanPtr plan, bool kept)
+plan_now(SPIPlanPtr plan, bool kept)
 {
-	int			guc_level = NewGUCNestLevel();
-	CachedPlan *cached;
+	CachedPlan *cached = SPI_plan_get_cached_plan(plan);
 
-	idem_pin_plans();
-	cached = SPI_plan_get_cached_plan(plan);
 	if (cached != NULL)
 		idem_release_plan(cached, kept);
-	AtEOXact_GUC(true, guc_level);
 }
 
 
@@ -385,9 +378,8 @@ move_find(IdemCall *call, Relation relation, MoveTable *table, MoveStatement sta
 	Datum		values[INDEX_MAX_KEYS + 1];
 
 	memcpy(values, key->values, sizeof(values));
-	idem_connect_unpinned(call);
+	idem_connect_as_caller(call);
 	plan = find_plan(relation, table, statement);
-	plan_pinned(plan, table->kept);
 	if (statement == MOVE_LOOK)
 		demand_success(SPI_execute_snapshot(plan, values, NULL, snapshot, InvalidSnapshot,
 											true, false, 0), statement);
@@ -407,12 +399,12 @@ move_store(IdemCall *call, Relation relation, MoveTable *table, const MoveKey *k
 	SPIPlanPtr	plan = find_plan(relation, table, MOVE_STORE);
 	int			ncolumns = list_length(table->columns);
 	Datum		values[INDEX_MAX_KEYS + 2];
-	IdemAttempt attempt;
 
 	memcpy(values, key->values, sizeof(Datum) * ncolumns);
 	values[ncolumns] = column_value(relation, &table->attachment->state, pstrdup(to->name));
-	plan_pinned(plan, table->kept);
-	idem_begin_attempt(&attempt);
+	plan_now(plan, table->kept);
+	idem_unpin_plans(call);
+	idem_begin_attempt();
 	demand_success(SPI_execute_plan(plan, values, NULL, false, 0), MOVE_STORE);
 	idem_end_attempt();
 	return read_row(call, table, row);

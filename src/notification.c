@@ -332,12 +332,15 @@ claim(IdemCall *call, const Notification *said, Datum digest, Record *record)
 
 /* ---------- answers ---------- */
 
-/* Is this to be judged anew each time it comes? */
+/* Is this to be judged anew each time it comes?  What was routed is settled elsewhere. */
 static bool
-is_open_question(const char *outcome)
+is_open_question(const IdemRow *row)
 {
-	return strcmp(outcome, "orphan") == 0 || strcmp(outcome, "rejected") == 0 ||
-		strcmp(outcome, "ignored") == 0;
+	Datum		outcome = IDEM_COLUMN(row, OUTCOME);
+
+	return IDEM_NULLABLE(row, ROUTED_TO).isnull &&
+		(idem_text_is(outcome, "orphan") || idem_text_is(outcome, "rejected") ||
+		 idem_text_is(outcome, "ignored"));
 }
 
 /* Has this fact belonged to nobody for so long that it need not come again? */
@@ -414,7 +417,8 @@ notification_of_nothing(void)
 		.occurred_at = IDEM_NULL,
 		.payload = IDEM_NULL,
 		.channel_refund_no = IDEM_NULL,
-		.refund_currency = IDEM_NULL
+		.refund_currency = IDEM_NULL,
+		.problem = NULL
 	};
 }
 
@@ -448,7 +452,7 @@ notification_receive(IdemCall *call, Notification *said, NotificationAnswer *ans
 	record.hits++;
 	if (!DatumGetBool(DirectFunctionCall2(byteaeq, IDEM_COLUMN(row, DIGEST), digest)))
 		answer_tampered(call, said, answer);
-	else if (is_open_question(record.outcome))
+	else if (is_open_question(row))
 		judge(call, said, &event, &record, false, answer);
 	else
 		answer_repeated(call, said, &event, &record, answer);
@@ -556,12 +560,20 @@ note_route(IdemCall *call, const Notification *said, IdemRow *row, Datum tenant_
 void
 notification_note_route(IdemCall *call, Notification *said, Datum tenant_id)
 {
+	Notification stray = *said;
 	IdemRow    *row;
 
-	(void) normalize(said);
-	row = lock_unrouted(call, said);
+	fit_key(&stray.account);
+	fit_key(&stray.notify_id);
+	if (null_if_empty(stray.notify_id).isnull)
+	{
+		/* its id is the one that it was recorded under, wherever it goes */
+		(void) normalize(&stray);
+		said->notify_id = stray.notify_id;
+	}
+	row = lock_unrouted(call, &stray);
 	if (row != NULL && IDEM_NULLABLE(row, ROUTED_TO).isnull)
-		note_route(call, said, row, tenant_id);
+		note_route(call, &stray, row, tenant_id);
 }
 
 /* What was said, as it was recorded */
@@ -612,17 +624,16 @@ Datum
 idem_reroute_notification(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter_fact(fcinfo);
-	Notification asked = {
-		.channel = idem_arg_key(call, 0),
-		.account = IDEM_VALUE(idem_arg_fact_key(call, 1)),
-		.notify_id = IDEM_VALUE(idem_arg_key(call, 2))
-	};
+	Notification asked = notification_of_nothing();
 	Datum		tenant_id = idem_arg_key(call, 3);
 	Notification said;
 	NotificationAnswer answer;
 	NullableDatum routed_to;
 	IdemRow    *row;
 
+	asked.channel = idem_arg_key(call, 0);
+	asked.account = IDEM_VALUE(idem_arg_fact_key(call, 1));
+	asked.notify_id = IDEM_VALUE(idem_arg_key(call, 2));
 	if (idem_text_is(tenant_id, UNROUTED_TENANT))
 		idem_bad_argument(call, 3, "It must be the tenant that the notification belongs to.");
 	row = lock_unrouted(call, &asked);

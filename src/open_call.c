@@ -23,7 +23,7 @@ typedef struct OpenCall
 	int			nest_level;		/* transaction nest level at entry */
 	const char *reason;			/* for history; lives as long as the call */
 	bool		by_api;			/* not by a trigger outside of any call */
-	IdemAttempt *attempt;		/* lives as long as the call; NULL: none */
+	int			attempt;		/* the depth of triggers that it is made at; -1: none */
 } OpenCall;
 
 static OpenCall open_calls[IDEM_MAX_DEPTH];
@@ -68,7 +68,7 @@ open_call_push(bool by_api, const char *reason)
 	open_calls[depth].nest_level = GetCurrentTransactionNestLevel();
 	open_calls[depth].by_api = by_api;
 	open_calls[depth].reason = reason;
-	open_calls[depth].attempt = NULL;
+	open_calls[depth].attempt = -1;
 	depth++;
 }
 
@@ -99,28 +99,26 @@ trigger_depth(void)
 }
 
 void
-idem_begin_attempt(IdemAttempt *attempt)
+idem_begin_attempt(void)
 {
-	attempt->trigger_depth = trigger_depth();
-	attempt->refused = false;
-	open_calls[depth - 1].attempt = attempt;
+	open_calls[depth - 1].attempt = trigger_depth();
 }
 
 void
 idem_end_attempt(void)
 {
-	open_calls[depth - 1].attempt = NULL;
+	open_calls[depth - 1].attempt = -1;
 }
 
-/* The attempt whose own statement fired the running trigger; NULL: none */
-IdemAttempt *
-idem_current_attempt(void)
+/*
+ * Was the running trigger fired by an attempt itself, and not by something that
+ * other triggers of it do?
+ */
+bool
+idem_is_attempt(void)
 {
-	IdemAttempt *attempt = depth > 0 ? open_calls[depth - 1].attempt : NULL;
-
-	if (attempt == NULL || trigger_depth() != attempt->trigger_depth + 1)
-		return NULL;
-	return attempt;
+	return depth > 0 && open_calls[depth - 1].attempt >= 0 &&
+		trigger_depth() == open_calls[depth - 1].attempt + 1;
 }
 
 

@@ -19,10 +19,14 @@
 #include "subscription.h"
 #include "ring.h"
 
+#include "access/relscan.h"
+#include "access/skey.h"
+#include "access/tableam.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
-#include "storage/lmgr.h"
-#include "utils/lsyscache.h"
+#include "utils/datum.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
 
 /* Columns of idem_position */
 enum
@@ -31,10 +35,7 @@ enum
 	PARTS, WORKER, LEASE_UNTIL, DELIVERIES, CAP, ACKED, AT, NATTS = AT
 };
 
-static const IdemIndex sides[] = {
-	{"idem_position_0", "idem_position_0_pkey", NATTS},
-	{"idem_position_1", "idem_position_1_pkey", NATTS}
-};
+#define SIDES 2
 
 static IdemQuery insert_position = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_position (subscription, slot, gen, side, cluster, lo, lo_seq,"
@@ -60,6 +61,19 @@ slot_hold(IdemCall *call, const Subscription *subscription, int slot)
 						  slot_name(subscription, slot), ExclusiveLock, false);
 }
 
+bool
+slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot)
+{
+	int			pause_ms = 1;
+
+	while (!slot_hold(call, subscription, slot))
+	{
+		if (!idem_pause(call, &pause_ms))
+			return false;
+	}
+	return true;
+}
+
 void
 slot_let_go(IdemCall *call, const Subscription *subscription, int slot)
 {
@@ -70,72 +84,137 @@ slot_let_go(IdemCall *call, const Subscription *subscription, int slot)
 
 /* ---------- read ---------- */
 
-static int64
-int64_or(const IdemRow *row, int attnum, int64 otherwise)
+struct PositionReader
 {
-	return row->isnull[attnum - 1] ? otherwise : DatumGetInt64(IDEM_COLUMN(row, attnum));
-}
-
-static void
-read_row(const IdemRow *row, Position *position)
-{
-	position->lo.seen = log_snapshot_read(IDEM_COLUMN(row, LO));
-	position->lo.seq = DatumGetInt64(IDEM_COLUMN(row, LO_SEQ));
-	if (!row->isnull[HI - 1])
-		position->hi.seen = log_snapshot_read(IDEM_COLUMN(row, HI));
-	position->hi.seq = int64_or(row, HI_SEQ, 0);
-	position->pos = DatumGetInt64(IDEM_COLUMN(row, POS));
-	position->upto = int64_or(row, UPTO, 0);
-	position->batch = IDEM_NULLABLE(row, BATCH);
-	position->parts = row->isnull[PARTS - 1] ? 0 : DatumGetInt32(IDEM_COLUMN(row, PARTS));
-	position->worker = IDEM_NULLABLE(row, WORKER);
-	position->lease_until = int64_or(row, LEASE_UNTIL, 0);
-	position->deliveries = DatumGetInt32(IDEM_COLUMN(row, DELIVERIES));
-	position->cap = row->isnull[CAP - 1] ? 0 : DatumGetInt32(IDEM_COLUMN(row, CAP));
-}
+	IdemCall   *call;
+	const Subscription *subscription;
+	Snapshot	opened;			/* of the scans, for no row's sake */
+	LogTable	sides[SIDES];
+};
 
 /*
  * Both sides are locked before either is looked at: who moves positions from
- * one to the other and empties the first is then done, or has not begun.
+ * one to the other and empties the first is then done, or has not begun.  They
+ * are locked no longer than they are read, since who waits for events, or acts
+ * on them, may be at it for hours: what the slot's holder has read nobody moves.
  */
-static void
-lock_sides(const IdemCall *call)
+PositionReader *
+position_reader_open(IdemCall *call, const Subscription *subscription)
 {
-	for (int side = 0; side < (int) lengthof(sides); side++)
-		LockRelationOid(get_relname_relid(sides[side].table, call->house->nspoid), AccessShareLock);
+	PositionReader *reader = palloc(sizeof(PositionReader));
+
+	reader->call = call;
+	reader->subscription = subscription;
+	reader->opened = RegisterSnapshot(GetLatestSnapshot());
+	for (int side = 0; side < SIDES; side++)
+		log_table_open(call, &reader->sides[side], log_slice_name("idem_position", side),
+					   psprintf("idem_position_%d_pkey", side), reader->opened, GEN - 1);
+	return reader;
+}
+
+void
+position_reader_close(PositionReader *reader)
+{
+	for (int side = 0; side < SIDES; side++)
+		log_table_close(&reader->sides[side]);
+	UnregisterSnapshot(reader->opened);
+	pfree(reader);
+}
+
+/* Stand at the newest row of a slot on a side, as it is committed now; its gen, 0: none */
+static int64
+newest_on(LogTable *side, const Subscription *subscription, int slot, Snapshot now)
+{
+	ScanKeyData keys[2];
+	ItemPointer tid;
+	bool		isnull;
+
+	ScanKeyInit(&keys[0], SUBSCRIPTION, BTEqualStrategyNumber, F_TEXTEQ, subscription->name);
+	ScanKeyInit(&keys[1], SLOT, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(slot));
+	index_rescan(side->scan, keys, lengthof(keys), NULL, 0);
+	while ((tid = index_getnext_tid(side->scan, BackwardScanDirection)) != NULL)
+	{
+		bool		again = false;
+
+		if (!table_index_fetch_tuple(side->scan->xs_heapfetch, tid, now, side->slot, &again, NULL))
+			continue;
+		idem_demand_visible(side->table, side->slot);
+		return DatumGetInt64(slot_getattr(side->slot, GEN, &isnull));
+	}
+	return 0;
+}
+
+static int64
+int64_or(TupleTableSlot *row, int attnum, int64 otherwise)
+{
+	return row->tts_isnull[attnum - 1] ? otherwise : DatumGetInt64(row->tts_values[attnum - 1]);
+}
+
+static NullableDatum
+nullable(TupleTableSlot *row, int attnum)
+{
+	return (NullableDatum) {row->tts_values[attnum - 1], row->tts_isnull[attnum - 1]};
+}
+
+/* What a row of this cluster says */
+static void
+read_row(TupleTableSlot *row, Position *position)
+{
+	position->lo.seen = log_snapshot_read(row->tts_values[LO - 1]);
+	position->lo.seq = int64_or(row, LO_SEQ, 0);
+	if (!row->tts_isnull[HI - 1])
+		position->hi.seen = log_snapshot_read(row->tts_values[HI - 1]);
+	position->hi.seq = int64_or(row, HI_SEQ, 0);
+	position->pos = int64_or(row, POS, 0);
+	position->upto = int64_or(row, UPTO, 0);
+	position->batch = nullable(row, BATCH);
+	position->parts = row->tts_isnull[PARTS - 1] ? 0 : DatumGetInt32(row->tts_values[PARTS - 1]);
+	if (!row->tts_isnull[WORKER - 1])
+		position->worker = IDEM_VALUE(datumCopy(row->tts_values[WORKER - 1], false, -1));
+	position->lease_until = int64_or(row, LEASE_UNTIL, 0);
+	position->deliveries = DatumGetInt32(row->tts_values[DELIVERIES - 1]);
+	position->cap = row->tts_isnull[CAP - 1] ? 0 : DatumGetInt32(row->tts_values[CAP - 1]);
+}
+
+Position
+position_reader_read(PositionReader *reader, int slot)
+{
+	Snapshot	now = RegisterSnapshot(GetLatestSnapshot());
+	Position	position = {.slot = slot, .batch = IDEM_NULL, .worker = IDEM_NULL, .acked = IDEM_NULL};
+	TupleTableSlot *row;
+
+	for (int side = 0; side < SIDES; side++)
+	{
+		int64		gen = newest_on(&reader->sides[side], reader->subscription, slot, now);
+
+		if (gen <= position.gen)
+			continue;
+		position.gen = gen;
+		position.side = side;
+	}
+	row = reader->sides[position.side].slot;
+	if (position.gen > 0)
+	{
+		slot_getallattrs(row);
+		position.acked = nullable(row, ACKED);
+	}
+	if (position.gen > 0 && int64_or(row, CLUSTER, 0) == (int64) GetSystemIdentifier())
+		read_row(row, &position);
+	else
+		position.lo = log_beginning();
+	for (int side = 0; side < SIDES; side++)
+		ExecClearTuple(reader->sides[side].slot);
+	UnregisterSnapshot(now);
+	return position;
 }
 
 Position
 position_read(IdemCall *call, const Subscription *subscription, int slot)
 {
-	Datum		keys[] = {subscription->name, Int32GetDatum(slot)};
-	Position	position = {0};
-	IdemRow    *newest = NULL;
+	PositionReader *reader = position_reader_open(call, subscription);
+	Position	position = position_reader_read(reader, slot);
 
-	lock_sides(call);
-	for (int side = 0; side < (int) lengthof(sides); side++)
-	{
-		IdemRow    *row = idem_look_last(call, &sides[side], keys, lengthof(keys),
-										 IDEM_SIGHT_LATEST);
-
-		if (row != NULL && (newest == NULL ||
-							DatumGetInt64(IDEM_COLUMN(row, GEN)) > DatumGetInt64(IDEM_COLUMN(newest, GEN))))
-			newest = row;
-	}
-
-	position.slot = slot;
-	position.batch = position.worker = position.acked = IDEM_NULL;
-	if (newest != NULL)
-	{
-		position.gen = DatumGetInt64(IDEM_COLUMN(newest, GEN));
-		position.side = DatumGetInt16(IDEM_COLUMN(newest, SIDE));
-		position.acked = IDEM_NULLABLE(newest, ACKED);
-	}
-	if (newest != NULL &&
-		DatumGetInt64(IDEM_COLUMN(newest, CLUSTER)) == (int64) GetSystemIdentifier())
-		read_row(newest, &position);
-	else
-		position.lo = log_beginning();
+	position_reader_close(reader);
 	return position;
 }
 

@@ -20,8 +20,8 @@
  * the sweep carries those over.
  *-------------------------------------------------------------------------
  */
+#include "ahead.h"
 #include "ring.h"
-#include "subscription.h"
 
 #include "access/table.h"
 #include "catalog/pg_type.h"
@@ -207,47 +207,50 @@ subscriptions(IdemCall *call)
 
 /* ---------- the log ---------- */
 
-/* The greatest transaction that a slice has an event of; 0: none */
-static uint64
-greatest_xid(IdemCall *call, int slice)
+/*
+ * Is there nothing in the slice that the subscription has yet to pass in this
+ * slot?  Whatever its position does not cover counts: what was committed since
+ * it was there, and what this transaction itself has written.  What is open
+ * elsewhere does not; who has written here holds a lock that is asked for.
+ */
+static bool
+has_passed(LogReader *reader, int slice, const Subscription *subscription, const Position *position)
 {
-	IdemIndex	by_slot = {
-		log_slice_name("idem_outbox", slice),
-		psprintf("idem_outbox_%d_slot_xid_seq_idx", slice),
-		EVENT_NATTS
-	};
-	uint64		greatest = 0;
+	const LogSnapshot everything = {PG_UINT64_MAX, PG_UINT64_MAX, 0, NULL};
+	LogWindow	window = position_window(subscription, position);
 
-	for (int slot = 0; slot < LOG_SLOTS; slot++)
+	window.types = NIL;
+	if (position->hi.seen != NULL)
 	{
-		Datum		key = Int16GetDatum((int16) slot);
-		IdemRow    *row = idem_look_last(call, &by_slot, &key, 1, IDEM_SIGHT_BARE);
-
-		if (row != NULL)
-			greatest = Max(greatest, U64FromFullTransactionId(
-								DatumGetFullTransactionId(IDEM_COLUMN(row, EVENT_XID))));
+		if (log_slice_has(reader, slice, &window, position->pos))
+			return false;
+		window.lo = position->hi.seen;
 	}
-	return greatest;
+	window.hi = &everything;
+	return !log_slice_has(reader, slice, &window, 0);
 }
 
 /* Has every subscription passed all that the slice holds? */
 static bool
 all_have_passed(IdemCall *call, int slice)
 {
-	uint64		greatest = greatest_xid(call, slice);
+	LogReader  *reader = log_reader_open(call);
+	bool		passed = true;
 	ListCell   *cell;
 
 	foreach(cell, subscriptions(call))
 	{
 		Subscription *subscription = lfirst(cell);
 
-		for (int slot = 0; slot < subscription->slots; slot++)
+		for (int slot = 0; passed && slot < subscription->slots; slot++)
 		{
-			if (position_read(call, subscription, slot).lo.seen->xmin <= greatest)
-				return false;
+			Position	position = position_read(call, subscription, slot);
+
+			passed = has_passed(reader, slice, subscription, &position);
 		}
 	}
-	return true;
+	log_reader_close(reader);
+	return passed;
 }
 
 /* Is it so long since the slice stopped being the current one? */
@@ -271,7 +274,7 @@ advance_all(IdemCall *call)
 		Subscription *subscription = lfirst(cell);
 
 		for (int slot = 0; slot < subscription->slots; slot++)
-			delivery_advance(call, subscription, slot);
+			ahead_advance(call, subscription, slot);
 	}
 }
 

@@ -187,7 +187,22 @@ demand_same(const Subscription *asked, const Subscription *found)
 				 errhint("Choose another name, or idem_unsubscribe() it first.")));
 }
 
-/* Put every slot at a point */
+/*
+ * Hold all slots: the sweep writes positions too, and holds no more than the
+ * slot.
+ */
+static bool
+hold_all_slots(IdemCall *call, const Subscription *subscription)
+{
+	for (int slot = 0; slot < subscription->slots; slot++)
+	{
+		if (!slot_hold_soon(call, subscription, slot))
+			return false;
+	}
+	return true;
+}
+
+/* Put every slot at a point; they are held */
 static void
 move_to(IdemCall *call, const Subscription *subscription, const LogPoint *point)
 {
@@ -230,6 +245,8 @@ idem_subscribe(PG_FUNCTION_ARGS)
 		demand_same(asked, found);
 		return idem_leave(call, "existing");
 	}
+	if (!hold_all_slots(call, asked))
+		return idem_leave(call, "in_progress");
 
 	(void) idem_run(call, &insert_subscription, (NullableDatum[]) {
 		IDEM_VALUE(asked->name), idem_arg(call, ARG_TYPES), IDEM_VALUE(Int32GetDatum(asked->slots)),
@@ -254,11 +271,15 @@ idem_unsubscribe(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
 	Datum		name = idem_arg_key(call, 0);
+	Subscription *subscription;
 
 	if (!hold_subscription(call, name, ExclusiveLock))
 		return idem_leave(call, "in_progress");
-	if (subscription_look(call, name, IDEM_SIGHT_LATEST) == NULL)
+	subscription = subscription_look(call, name, IDEM_SIGHT_LATEST);
+	if (subscription == NULL)
 		return idem_leave(call, "duplicate");
+	if (!hold_all_slots(call, subscription))
+		return idem_leave(call, "in_progress");
 	for (int i = 0; i < (int) lengthof(delete_subscription); i++)
 		(void) idem_run(call, &delete_subscription[i], (NullableDatum[]) {IDEM_VALUE(name)});
 	return idem_leave(call, "removed");
@@ -303,6 +324,8 @@ idem_seek_subscription(PG_FUNCTION_ARGS)
 	subscription = subscription_look(call, name, IDEM_SIGHT_LATEST);
 	if (subscription == NULL)
 		raise_no_subscription(name);
+	if (!hold_all_slots(call, subscription))
+		return idem_leave(call, "in_progress");
 	point = read_point(call, 1);
 	move_to(call, subscription, &point);
 	return idem_leave(call, "moved");

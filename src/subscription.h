@@ -8,6 +8,9 @@
 
 #include "log_read.h"
 
+/* From this delivery on, what nobody acknowledges is halved */
+#define SUSPICIOUS_DELIVERY 3
+
 typedef struct Subscription
 {
 	ItemPointerData tid;
@@ -48,7 +51,15 @@ extern Subscription *subscription_enter(IdemCall *call);
 
 /* Hold a slot until the transaction ends; false: somebody else does */
 extern bool slot_hold(IdemCall *call, const Subscription *subscription, int slot);
+extern bool slot_hold_soon(IdemCall *call, const Subscription *subscription, int slot); /* within `wait` */
 extern void slot_let_go(IdemCall *call, const Subscription *subscription, int slot);
+
+/* Where the subscription stands in its slots, for who asks for several of them */
+typedef struct PositionReader PositionReader;
+
+extern PositionReader *position_reader_open(IdemCall *call, const Subscription *subscription);
+extern Position position_reader_read(PositionReader *reader, int slot);
+extern void position_reader_close(PositionReader *reader);
 
 /* Where the subscription stands in a slot, and write where it stands now */
 extern Position position_read(IdemCall *call, const Subscription *subscription, int slot);
@@ -59,34 +70,45 @@ extern void position_take_back(Position *position);
 /* The window that the next events of a slot come from */
 extern LogWindow position_window(const Subscription *subscription, const Position *position);
 
-/* Positions of the slots that a batch was handed out from, as they are now */
-extern List *batch_positions(IdemCall *call, const Subscription *subscription, int64 batch);
+/* ---------- batch.c ---------- */
+
+typedef enum BatchState
+{
+	BATCH_OUT,					/* all of it is out */
+	BATCH_ACKED,
+	BATCH_LOST,					/* handed out to somebody else, or the subscription was moved */
+	BATCH_BUSY					/* somebody is at one of its slots (after `wait`) */
+} BatchState;
 
 /*
- * The same, with their slots held.  NIL with call->busy: somebody is at one of
- * them.  Raises ID005 unless all of the batch is still out; *acked instead, if
- * it was acknowledged.
+ * Positions of the slots that a batch was handed out from, which are held from
+ * here on.  batch_demand raises ID005 if it is lost.
  */
-extern List *batch_hold(IdemCall *call, const Subscription *subscription, int64 batch, bool *acked);
+extern List *batch_hold(IdemCall *call, const Subscription *subscription, int64 batch, BatchState *state);
+extern List *batch_demand(IdemCall *call, const Subscription *subscription, int64 batch, BatchState *state);
+extern void batch_acknowledge(IdemCall *call, const Subscription *subscription, Position *position);
 
 /* ---------- parked.c ---------- */
 
-/*
- * An event that is handed out: a row of the log, or of those that are parked
- */
-typedef struct Delivery
-{
-	NullableDatum columns[EVENT_SEQ];	/* of the log, up to seq */
-	int64		seq;
-	int32		attempt;
-	bool		parked;
-} Delivery;
+/* In a statement: two events of one key */
+#define SAME_KEY(a, b) \
+	a ".tenant_id = " b ".tenant_id AND " a ".aggregatetype = " b ".aggregatetype" \
+	" AND " a ".aggregateid = " b ".aggregateid"
 
-extern Delivery *delivery_of_row(const IdemRow *row, int32 attempt);
+/* An event that is handed out, out of the log or of those that are parked */
+typedef LogEvent Delivery;
+
 extern bool delivery_same_key(const Delivery *a, const Delivery *b);
 
-/* Has the subscription any event that failed? */
-extern bool parked_any(IdemCall *call, const Subscription *subscription);
+/* Has the slot events that are parked, or the subscription any that are dead? */
+extern bool slot_has_failed(IdemCall *call, const Subscription *subscription, int slot);
+
+/* Those of a list that were neither parked nor given up before */
+extern List *parked_unknown(IdemCall *call, const Subscription *subscription, List *deliveries);
+
+/* Park an event: the first of its key until next_at, with the error, or one behind it */
+extern void park(IdemCall *call, const Subscription *subscription, int slot,
+				 const Delivery *delivery, int32 attempts, NullableDatum next_at, NullableDatum error);
 
 /* Leave out, and park, what waits behind an event that failed; of a list of Delivery */
 extern List *parked_filter(IdemCall *call, const Subscription *subscription, int slot, List *deliveries);
@@ -94,20 +116,15 @@ extern List *parked_filter(IdemCall *call, const Subscription *subscription, int
 /* Parked events that are to be handed out: due ones, or again those of a batch */
 extern List *parked_due(IdemCall *call, const Subscription *subscription, int slot, int most);
 extern List *parked_of_batch(IdemCall *call, const Subscription *subscription, int slot, int64 batch);
+extern List *parked_narrow(IdemCall *call, const Subscription *subscription, int slot, int64 batch,
+						   List *deliveries, bool alone, int most);
 extern void parked_hand_out(IdemCall *call, const Subscription *subscription, List *deliveries, int64 batch);
 extern void parked_acknowledge(IdemCall *call, const Subscription *subscription, int64 batch);
 
 /* Give an event up; error is for humans */
 extern void bury(IdemCall *call, const Subscription *subscription, int slot,
 				 const Delivery *delivery, Datum error);
-
-/* Is there likely to be something to fetch? */
-extern bool delivery_is_due(IdemCall *call, Subscription *subscription);
-
-/* Pass over what a slot that nobody is at has not to deliver */
-extern void delivery_advance(IdemCall *call, Subscription *subscription, int slot);
-
-/* The first event that a slot has not acknowledged; NULL: there is none */
-extern Delivery *delivery_first(IdemCall *call, Subscription *subscription, const Position *position);
+extern void parked_bury(IdemCall *call, const Subscription *subscription, int slot,
+						const Delivery *delivery, Datum error);
 
 #endif							/* IDEM_SUBSCRIPTION_H */

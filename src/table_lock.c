@@ -21,22 +21,37 @@ typedef struct TableLock
 	LOCKMODE	mode;
 } TableLock;
 
-/* How long a lock may be waited for from now, at least a millisecond */
+/* Let a lock be waited for so long */
 static void
-limit_wait(const IdemCall *call)
+limit_wait(long wait_ms)
 {
-	long		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), call->deadline);
 	char		timeout_ms[16];
 
-	left_ms = Max(left_ms, 1);
 	if (LockTimeout > 0)
-		left_ms = Min(left_ms, LockTimeout);
-	snprintf(timeout_ms, sizeof(timeout_ms), "%ld", Min(left_ms, INT_MAX));
+		wait_ms = Min(wait_ms, LockTimeout);
+	snprintf(timeout_ms, sizeof(timeout_ms), "%ld", Min(wait_ms, INT_MAX));
 	(void) set_config_option("lock_timeout", timeout_ms, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* Lock each table; 55P03 when the call's time is over, 40P01 if it can never be */
+/* Lock a table; 55P03 when the call's time is over, 40P01 if it can never be */
+static void
+lock_one(const IdemCall *call, Oid table, LOCKMODE mode)
+{
+	long		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), call->deadline);
+
+	if (left_ms > 0)
+	{
+		limit_wait(left_ms);
+		LockRelationOid(table, mode);
+	}
+	else if (!ConditionalLockRelationOid(table, mode))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("table is in use"),
+				 errdetail("The call may not wait for it.")));
+}
+
 static void
 lock_each(void *arg)
 {
@@ -45,10 +60,7 @@ lock_each(void *arg)
 	ListCell   *cell;
 
 	foreach(cell, lock->tables)
-	{
-		limit_wait(lock->call);
-		LockRelationOid(lfirst_oid(cell), lock->mode);
-	}
+		lock_one(lock->call, lfirst_oid(cell), lock->mode);
 	AtEOXact_GUC(true, guc_level);
 }
 

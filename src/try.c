@@ -14,11 +14,10 @@
 #include "utils/resowner.h"
 
 /*
- * Take a step.  NULL: it was taken; else the error that undid it, of one of two
- * SQLSTATEs that are expected.  Any other error is raised.
+ * Take a step.  NULL: it was taken; else the error that undid it, whatever it is.
  */
 ErrorData *
-idem_try(IdemStep step, void *arg, int expected, int also_expected)
+idem_catch(IdemStep step, void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -41,6 +40,17 @@ idem_try(IdemStep step, void *arg, int expected, int also_expected)
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
+	return error;
+}
+
+/*
+ * The same, of one of two SQLSTATEs that are expected.  Any other error is
+ * raised.
+ */
+ErrorData *
+idem_try(IdemStep step, void *arg, int expected, int also_expected)
+{
+	ErrorData  *error = idem_catch(step, arg);
 
 	if (error != NULL && error->sqlerrcode != expected && error->sqlerrcode != also_expected)
 		ReThrowError(error);

@@ -10,6 +10,7 @@
 
 typedef void (*IdemStep) (void *arg);
 
+extern ErrorData *idem_catch(IdemStep step, void *arg);
 extern ErrorData *idem_try(IdemStep step, void *arg, int expected, int also_expected);
 
 #endif							/* IDEM_TRY_H */

@@ -255,7 +255,9 @@ static const Invariant invariants[] = {
 		" FROM @schema@.idem_receipt r"
 		" WHERE r.disposition <> 'applied'"
 		" AND NOT EXISTS (SELECT FROM @schema@.idem_refund f"
-		" WHERE f.tenant_id = r.tenant_id AND f.refund_no = 'A' || r.receipt_no)"
+		" WHERE f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no)"
+		" AND NOT EXISTS (SELECT FROM @schema@.idem_dispute d"
+		" WHERE d.tenant_id = r.tenant_id AND d.receipt_no = r.receipt_no)"
 		" AND NOT EXISTS (SELECT FROM @schema@.idem_anomaly a"
 		" WHERE a.tenant_id = r.tenant_id AND a.entity = 'receipt' AND a.key = r.receipt_no"
 		" AND (a.status = 'opened' OR a.resolution <> 'refund'))"
@@ -530,6 +532,18 @@ static const Invariant invariants[] = {
 		" WHERE coalesce(h.n, 0) <> 1"
 	},
 
+	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
+	{
+		"receipt_reaches_sum",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
+		" FROM @schema@.idem_receipt r LEFT JOIN"
+		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
+		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
+		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
+	},
+
 	/* ---------- notifications ---------- */
 
 	/* Money that a channel was answered for is on the books */
@@ -590,6 +604,7 @@ static const Invariant invariants[] = {
 		" ('idem_machine_state', 'zz_idem_rules'), ('idem_machine_state', 'zz_idem_truncate'),"
 		" ('idem_machine_move', 'zz_idem_rules'), ('idem_machine_move', 'zz_idem_truncate'),"
 		" ('idem_machine_version', 'zz_idem_guard'), ('idem_machine_version', 'zz_idem_truncate'),"
+		" ('idem_entity', 'zz_idem_guard'), ('idem_entity', 'zz_idem_truncate'),"
 		" ('idem_access', 'idem_access_changed'), ('idem_access', 'idem_access_emptied'),"
 		" ('idem_capability', 'idem_access_changed'), ('idem_capability', 'idem_access_emptied'),"
 		" ('idem_token_secret', 'idem_secret_changed'), ('idem_token_secret', 'idem_secret_emptied')) w (tab, trigger)"
@@ -610,7 +625,7 @@ static const Invariant invariants[] = {
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_dispute_pkey'), ('idem_cluster_pkey'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
 		" ('idem_notification_pkey'), ('idem_channel_event_pkey'), ('idem_channel_event_change_pkey'), ('idem_channel_account_pkey'),"
 		" ('idem_entitlement_pkey'), ('idem_revocation_pkey'), ('idem_campaign_pkey'), ('idem_campaign_user_pkey'), ('idem_hook_pkey'),"
-		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_inbox_pkey'), ('idem_subscription_pkey'), ('idem_parked_event_pkey'), ('idem_access_pkey'),"
+		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_inbox_pkey'), ('idem_subscription_pkey'), ('idem_parked_event_pkey'), ('idem_access_pkey'), ('idem_entity_pkey'),"
 		" ('idem_token_used_pkey'), ('idem_token_secret_pkey')) w (name)"
 		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"
 		" LEFT JOIN pg_index i ON i.indexrelid = c.oid"

@@ -18,16 +18,13 @@
 #include "try.h"
 #include "verify.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -113,17 +110,43 @@ check_guards(const Checked *check)
 
 /* ---------- rows ---------- */
 
+/*
+ * Is a row still what the calling statement sees?  The rules that it is judged
+ * by are those of now, and it may have been moved to let them change.
+ */
+static bool
+still_stands(const Checked *check, TupleTableSlot *row)
+{
+	Snapshot	latest = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(check->table, NULL);
+	bool		stands = table_tuple_fetch_row_version(check->table, &row->tts_tid, latest, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(latest);
+	return stands;
+}
+
+static bool
+is_declared(const Checked *check, const char *state)
+{
+	return state != NULL && machine_state(check->machine, state, strlen(state)) != NULL;
+}
+
 static void
 check_row(const Checked *check, TupleTableSlot *row)
 {
 	Attachment *attachment = check->attachment;
 	NullableDatum state = attached_text(&attachment->state, row);
-	char	   *word = state.isnull ? "null" : TextDatumGetCString(state.value);
+	char	   *word = state.isnull ? NULL : TextDatumGetCString(state.value);
 	NullableDatum last;
 
-	if (state.isnull || machine_state(check->machine, word, strlen(word)) == NULL)
-		report_row(check, row, "attached_state_declared",
-				   psprintf("machine %s has no state %s", attachment->machine_name, word));
+	if (!is_declared(check, word))
+	{
+		if (still_stands(check, row))
+			report_row(check, row, "attached_state_declared",
+					   psprintf("machine %s has no state %s", attachment->machine_name,
+								word == NULL ? "null" : word));
+	}
 	else if (attachment->history &&
 			 !move_history_agrees(check->call, attachment, row, state, &last))
 		report_row(check, row, "attached_history_ends_in_state",
@@ -192,25 +215,12 @@ check_table(Checked *check)
 		check_rows(check);
 }
 
-/* Every table that has a trigger of ours, in the order of its OID */
-static List *
-guarded_tables(Oid guard)
+static void
+visit_table(HeapTuple row, TupleDesc desc pg_attribute_unused(), void *arg)
 {
-	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
-	List	   *tables = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	row;
+	List	  **tables = arg;
 
-	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(guard));
-	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(row = systable_getnext(scan)))
-		tables = list_append_unique_oid(tables, ((Form_pg_trigger) GETSTRUCT(row))->tgrelid);
-	systable_endscan(scan);
-	table_close(triggers, AccessShareLock);
-	list_sort(tables, list_oid_cmp);
-	return tables;
+	*tables = list_append_unique_oid(*tables, ((Form_pg_trigger) GETSTRUCT(row))->tgrelid);
 }
 
 /*
@@ -220,13 +230,16 @@ void
 verify_attached_tables(IdemCall *call)
 {
 	Checked		check = {0};
+	List	   *tables = NIL;
 	ListCell   *cell;
 
 	check.call = call;
 	check.guard = machine_guard_function(call->house);
 	if (!OidIsValid(check.guard))
 		return;
-	foreach(cell, guarded_tables(check.guard))
+	machine_visit_triggers(check.guard, visit_table, &tables);
+	list_sort(tables, list_oid_cmp);
+	foreach(cell, tables)
 	{
 		check.table = try_relation_open(lfirst_oid(cell), AccessShareLock);
 		if (check.table == NULL)

@@ -18,7 +18,7 @@
  * snapshot go while it sleeps, and takes a new one to look.
  *-------------------------------------------------------------------------
  */
-#include "subscription.h"
+#include "ahead.h"
 #include "wait.h"
 
 #include "access/xact.h"
@@ -40,6 +40,9 @@
 #define LONGEST_SLEEP_MS 1000
 #define SHORTEST_POLL_MS 5
 #define LONGEST_POLL_MS 50
+
+/* Woken for nothing, again and again, look no more often than that */
+#define LONGEST_DOZE_MS 16
 
 /* The arguments, by position */
 enum
@@ -93,29 +96,57 @@ let_snapshots_go(void)
 	InvalidateCatalogSnapshot();
 }
 
-/* Sleep for so long, or until a commit is not among those seen */
+/* Sleep for so long, whoever rings */
 static void
-sleep_for(long ms, uint64 seen)
+doze(long ms)
 {
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Sleep until a commit is not among those seen, but no longer than so long */
+static void
+sleep_until_rung(long ms, uint64 seen)
+{
+	ConditionVariablePrepareToSleep(&bell->rung);
+	if (commits_so_far() == seen)
+		(void) ConditionVariableTimedSleep(&bell->rung, ms, PG_WAIT_EXTENSION);
+	ConditionVariableCancelSleep();
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Sleep until it is worth looking.  Every commit of an event wakes, but few may
+ * be for this subscription, or others are faster: who was woken for nothing
+ * sleeps on for a moment before he looks the next time.
+ */
+static void
+sleep_until(TimestampTz deadline, uint64 seen, long *pause_ms)
+{
+	long		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline) + 1;
+
 	if (bell == NULL)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
+		doze(Min(left_ms, Max(*pause_ms, SHORTEST_POLL_MS)));
+		*pause_ms = Min(Max(*pause_ms, SHORTEST_POLL_MS) * 2, LONGEST_POLL_MS);
+		return;
 	}
+	sleep_until_rung(Min(left_ms, LONGEST_SLEEP_MS), seen);
+	if (commits_so_far() == seen)
+		*pause_ms = 0;
 	else
 	{
-		ConditionVariablePrepareToSleep(&bell->rung);
-		if (commits_so_far() == seen)
-			(void) ConditionVariableTimedSleep(&bell->rung, ms, PG_WAIT_EXTENSION);
-		ConditionVariableCancelSleep();
+		if (*pause_ms > 0)
+			doze(*pause_ms);
+		*pause_ms = *pause_ms == 0 ? 1 : Min(*pause_ms * 2, LONGEST_DOZE_MS);
 	}
-	CHECK_FOR_INTERRUPTS();
 }
 
 /* Is there anything?  Looks with a snapshot of its own. */
 static bool
-look(FunctionCallInfo fcinfo)
+look(FunctionCallInfo fcinfo, Ahead *ahead, bool *unsure)
 {
 	IdemCall   *call = idem_enter(fcinfo);
 	Subscription *subscription = subscription_look(call, idem_arg_key(call, ARG_SUBSCRIPTION),
@@ -129,7 +160,7 @@ look(FunctionCallInfo fcinfo)
 						TextDatumGetCString(idem_arg(call, ARG_SUBSCRIPTION).value)),
 				 errdetail("It was never made, or it was ended."),
 				 errhint("Make it with idem_subscribe().")));
-	due = delivery_is_due(call, subscription);
+	due = ahead_is_due(call, subscription, ahead, unsure);
 	(void) idem_leave_void(call);
 	return due;
 }
@@ -160,30 +191,33 @@ idem_wait_events(PG_FUNCTION_ARGS)
 	bool		atomic = fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		castNode(CallContext, fcinfo->context)->atomic;
 	TimestampTz deadline = read_deadline(fcinfo);
-	long		pause_ms = SHORTEST_POLL_MS;
+	long		pause_ms = 0;
 	MemoryContext here = AllocSetContextCreate(CurrentMemoryContext, "idem wait",
 											   ALLOCSET_SMALL_SIZES);
+	Ahead		ahead = {
+		.context = AllocSetContextCreate(CurrentMemoryContext, "idem look ahead",
+										 ALLOCSET_SMALL_SIZES)
+	};
 	MemoryContext old = MemoryContextSwitchTo(here);
 
 	for (;;)
 	{
 		uint64		seen = commits_so_far();
-		TimestampTz now;
+		bool		unsure;
 
 		MemoryContextReset(here);
-		if (look(fcinfo))
-			break;
-		now = GetCurrentTimestamp();
-		if (atomic || now >= deadline)
+		if (look(fcinfo, &ahead, &unsure) || atomic || GetCurrentTimestamp() >= deadline)
 			break;
 		let_snapshots_go();
-		sleep_for(Min(TimestampDifferenceMilliseconds(now, deadline) + 1,
-					  bell != NULL ? LONGEST_SLEEP_MS : pause_ms), seen);
-		pause_ms = Min(pause_ms * 2, LONGEST_POLL_MS);
+		if (unsure)
+			CHECK_FOR_INTERRUPTS();
+		else
+			sleep_until(deadline, seen, &pause_ms);
 		EnsurePortalSnapshotExists();
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(here);
+	MemoryContextDelete(ahead.context);
 	PG_RETURN_VOID();
 }
 

@@ -5,6 +5,15 @@
  * owner can attach it.
  */
 
+CREATE TABLE @extschema@.idem_entity (
+	entity @extschema@.idem_key_text NOT NULL,
+	owner name NOT NULL,
+	claimed_at timestamptz NOT NULL,
+	PRIMARY KEY (entity)
+);
+COMMENT ON TABLE @extschema@.idem_entity IS
+'Whose the entities of attached tables are, by the name of the role that owns the table. A row stays when the table is detached, since its history does: nobody else gets to add to it or to see it by attaching a table of the same name.';
+
 CREATE TYPE @extschema@.idem_attach_machine_result AS (
 	outcome text,
 	entity text,
@@ -40,7 +49,7 @@ COMMENT ON FUNCTION @extschema@.idem_attach_machine(regclass, name, text, text[]
 active_key: of rows with this key one may be in an active state; makes the partial unique index, unless there is one that does the same. version_column: an integer that grows by one with every change. frozen: columns that no UPDATE may change. history: moves are written to idem_history. outbox: moves are announced in idem_outbox as entity.state, with the columns of payload (default: the key). forbid_delete: no DELETE, no TRUNCATE. tenant_column: the tenant in history and events. entity: what these call the table; default its name, or schema.name where that is taken.
 Writers of the table wait for one scan and, with active_key, one index build, until the caller commits.
 Outcomes: attached; duplicate (it is attached just so); in_progress (the table or the machine is in use).
-Errors: 22004, 22023, 23505 (a key with several active rows), 23514 (rows in states that the machine does not have), 42501 (not the owner), 42703, 42804 (unfit columns), 42809, 55000 (no key), ID001 (attached otherwise; DETAIL names the first option that differs, in this order: machine, state_column, tenant_column, active_key, version_column, frozen, history, outbox, forbid_delete, payload, entity; or the entity is another table''s), ID006 (no such machine), ID007 (a built-in machine or entity, or a table of the extension).';
+Errors: 22004, 22023, 23505 (a key with several active rows), 23514 (rows in states that the machine does not have), 42501 (not the owner), 42703, 42804 (unfit columns), 42809, 55000 (no key), ID001 (attached otherwise; DETAIL names the first option that differs, in this order: machine, state_column, tenant_column, active_key, version_column, frozen, history, outbox, forbid_delete, payload, entity; or the entity is another table''s, or was another role''s), ID006 (no such machine), ID007 (a built-in machine or entity, or a table of the extension).';
 
 CREATE FUNCTION @extschema@.idem_detach_machine(target regclass)
 	RETURNS @extschema@.idem_detach_machine_result

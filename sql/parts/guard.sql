@@ -182,6 +182,13 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_request
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_request
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+/* An entity may pass to another owner, but is never free again. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_entity
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=entity', 'key=entity', 'frozen=entity', 'frozen=claimed_at');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_entity
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* What was used stays used, until it may be forgotten. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE ON @extschema@.idem_token_used
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(

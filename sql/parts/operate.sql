@@ -62,6 +62,7 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_machine_state',
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_machine_move',
 	'WHERE machine NOT IN (SELECT name FROM @extschema@.idem_machine WHERE builtin)');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_machine_version', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_entity', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_access', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_number', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_channel_account', '');

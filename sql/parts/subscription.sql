@@ -171,8 +171,8 @@ CREATE FUNCTION @extschema@.idem_fetch_events(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_fetch_events';
 COMMENT ON FUNCTION @extschema@.idem_fetch_events(text, text, integer, interval) IS
-'Hands out up to max_events (1 to 10000, and no more than 8 MB) events that were not acknowledged, and leases their slots to the worker for so long from now. Within a key they come in order, in one batch at a time. Commit before acting on them outside this database: a batch is handed out again when its lease is over without idem_ack_events. The same worker who asks again gets the same batch, attempt + 1. No row: nothing to do, and nothing leased. What is handed out survives a crash.
-From the third time on a batch that nobody acknowledges is halved, until the event that kills its workers stands alone; after idem.max_attempts times it is dead.
+'Hands out up to max_events (1 to 10000, and no more than 8 MB) events that were not acknowledged, and leases their slots to the worker for so long from now. Within a key they come in order, in one batch at a time. Commit before acting on them outside this database: a batch is handed out again when its lease is over without idem_ack_events. The same worker who asks again gets the same batch, attempt + 1. No row: nothing to do, or nothing among some 500,000 events of other types, and nothing leased. What is handed out survives a crash.
+From the third time on a batch that nobody acknowledges is halved, until the event that kills its workers stands alone; after idem.max_attempts times, the last alone, it is dead.
 Errors: ID006, ID008, 22004, 22023, 40001.';
 
 CREATE FUNCTION @extschema@.idem_ack_events(subscription text, batch bigint)

@@ -59,14 +59,16 @@ have_python_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1
 have_header() { have gcc && echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
 have_compiler() { have gcc && echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1; }
 
-# prepare_machine [tap | entry]: installs what is missing for building and
-# running, and for the TAP suite or the benchmark of that name; where nothing is
-# missing it asks nobody anything.
+have_extension() { usable "${PG_CONFIG:-}" && [ -f "$("$PG_CONFIG" --sharedir)/extension/$1.control" ]; }
+
+# prepare_machine [tap | entry | pgq]...: installs what is missing for building
+# and running, and for the TAP suite or the benchmarks that take it; where nothing
+# is missing it asks nobody anything.
 prepare_machine() {
-	local asked=${PG_CONFIG:-pg_config} missing=()
+	local asked=${PG_CONFIG:-pg_config} missing=() purposes=" $* "
 	have_compiler || missing+=(gcc libc6-dev)
 	have make || missing+=(make)
-	if [ "${1:-}" = tap ]; then
+	if [[ $purposes == *" tap "* ]]; then
 		have prove || missing+=(perl)
 		have_perl_module IPC::Run || missing+=(libipc-run-perl)
 		have pgbouncer || missing+=(pgbouncer)
@@ -76,12 +78,19 @@ prepare_machine() {
 		have_python_module pika || missing+=(python3-pika)
 		[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || missing+=(rabbitmq-server)
 	fi
-	if [ "${1:-}" = entry ]; then
+	if [[ $purposes == *" entry "* ]]; then
 		have redis-server || missing+=(redis-server)
 		have_header hiredis/hiredis.h || missing+=(libhiredis-dev)
 		have_header postgresql/libpq-fe.h || have_header libpq-fe.h || missing+=(libpq-dev)
 	fi
-	find_server "$asked" || missing+=("$server_package")
+	if find_server "$asked"; then
+		server_package=server-$("$PG_CONFIG" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+	else
+		missing+=("$server_package")
+	fi
+	if [[ $purposes == *" pgq "* ]]; then
+		have_extension pgq || missing+=("${server_package/server/pgq}")
+	fi
 	if [ ${#missing[@]} -gt 0 ]; then
 		have apt-get || die "please install what your system calls ${missing[*]}, and try again"
 		say "== installing what is missing: ${missing[*]}"

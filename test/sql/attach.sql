@@ -370,6 +370,32 @@ SET LOCAL ROLE regress_idem_maker;
 SELECT outcome FROM idem_attach_machine('shop.mine', 'status', 'ticket', '{id}');
 SELECT outcome FROM idem_detach_machine('shop.mine');
 RESET ROLE;
+-- the extension's owner, if he is no superuser, needs a right on the table
+CREATE ROLE regress_idem_house;
+SAVEPOINT owner;
+ALTER FUNCTION idem_attach_machine OWNER TO regress_idem_house;
+GRANT EXECUTE ON FUNCTION idem_attach_machine TO regress_idem_maker;
+SET LOCAL ROLE regress_idem_maker;
+SELECT outcome FROM idem_attach_machine('shop.mine', 'status', 'ticket');
+ROLLBACK TO owner;
+-- the history of the table that it was is not for whoever takes its name
+CREATE SCHEMA market AUTHORIZATION regress_idem_other;
+SET LOCAL ROLE regress_idem_other;
+CREATE TABLE market.mine (id int PRIMARY KEY, status text);
+SELECT outcome FROM idem_attach_machine('market.mine', 'status', 'ticket', entity => 'mine');
+SELECT outcome, entity FROM idem_attach_machine('market.mine', 'status', 'ticket');
+SELECT count(*) FROM idem_history_of('market.mine', '1');
+SET LOCAL ROLE regress_idem_maker;
+SELECT outcome, entity FROM idem_attach_machine('shop.mine', 'status', 'ticket');
+SELECT from_state, to_state FROM idem_history_of('shop.mine', '1');
+RESET ROLE;
+SELECT entity, owner FROM idem_entity WHERE owner LIKE 'regress%' ORDER BY entity;
+\set VERBOSITY sqlstate
+UPDATE idem_entity SET entity = 'free' WHERE entity = 'mine';
+DELETE FROM idem_entity;
+TRUNCATE idem_entity;
+\set VERBOSITY default
+DROP TABLE shop.mine, market.mine;
 
 --
 -- The extension does not go while tables stand on it.

@@ -237,6 +237,14 @@ RESET ROLE;
 SELECT outcome FROM idem_create_order('hook3', 'at once', 1, 'CNY');
 SELECT order_id, sqlstate FROM idem_hook_failure WHERE tenant_id = 'hook3' AND order_id IN ('later, too', 'member', 'at once') ORDER BY failed_at;
 SELECT count(*) FROM shop_own;
+-- What stands under its name now may be another sort of function.
+CREATE FUNCTION shop_then(moved jsonb) RETURNS void LANGUAGE sql AS '';
+SELECT outcome FROM idem_set_hook('order', 'cancelled', 'shop_then(jsonb)');
+DROP FUNCTION shop_then;
+CREATE FUNCTION shop_then(moved jsonb) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1';
+SELECT outcome FROM idem_cancel_order('hook3', 'at once');
+SELECT order_id, sqlstate FROM idem_hook_failure WHERE tenant_id = 'hook3' AND to_state = 'cancelled';
+SELECT outcome FROM idem_remove_hook('order', 'cancelled');
 -- A role that is gone takes its hooks' rights with it.
 SELECT outcome FROM idem_disallow('regress_hook_shop', 'operator');
 SELECT outcome FROM idem_disallow('regress_hook_cashier', 'client', 'hook3');
@@ -272,9 +280,9 @@ SELECT idem_retry_hooks('shop', 'pending');
 \set VERBOSITY default
 
 -- What is left of hooks that are gone is cleared away.
-SELECT r.outcome FROM (VALUES ('order', 'pending'), ('anomaly', 'opened')) h (entity, to_state), idem_retry_hooks(entity, to_state) r;
+SELECT r.outcome FROM (VALUES ('order', 'pending'), ('order', 'cancelled'), ('anomaly', 'opened')) h (entity, to_state), idem_retry_hooks(entity, to_state) r;
 SELECT count > 3 AS several FROM idem_sweep() WHERE what = 'hooks';
 SELECT count(*) FROM idem_hook_failure;
 SELECT * FROM idem_verify() WHERE tenant_id LIKE 'hook%' OR entity IN ('table', 'index', 'hook');
 DROP TABLE shop_parcel, shop_order, shop_log;
-DROP FUNCTION shop_touch, shop_paid, shop_line, shop_grant, shop_round, shop_sleep, shop_later, shop_at_once;
+DROP FUNCTION shop_touch, shop_paid, shop_line, shop_grant, shop_round, shop_sleep, shop_later, shop_at_once, shop_then;

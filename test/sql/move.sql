@@ -108,6 +108,24 @@ SET LOCAL shop.meddle = 'void';
 SELECT * FROM idem_move('shop.bill', '5', 'next');
 SELECT from_state, to_state, event FROM idem_history_of('shop.bill', '5');
 
+-- a move that makes another one, of a table that has just changed
+CREATE TABLE shop.follower (id int PRIMARY KEY, status pg_catalog.text);
+SELECT outcome FROM idem_attach_machine('shop.follower', 'status', 'bill');
+INSERT INTO shop.follower SELECT n, 'draft' FROM generate_series(1, 6) n;
+CREATE FUNCTION shop.follow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'follower %', (SELECT outcome FROM idem_move('shop.follower', '6', 'next', reason => 'follows'));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER follow AFTER UPDATE ON shop.bill FOR EACH ROW EXECUTE FUNCTION shop.follow();
+SELECT * FROM idem_move('shop.follower', '5', 'void');
+ALTER TABLE shop.follower ADD added int;
+SELECT outcome FROM idem_move('shop.bill', '6', 'next', reason => 'leads');
+SELECT outcome FROM idem_move('shop.bill', '6', 'next');
+SELECT to_state, reason FROM idem_history_of('shop.follower', '6');
+SELECT to_state, reason FROM idem_history_of('shop.bill', '6');
+DROP TRIGGER follow ON shop.bill;
+
 --
 -- Keys
 --
@@ -147,6 +165,54 @@ INSERT INTO shop.child VALUES (1, 'draft'), (3, 'draft');
 SELECT * FROM idem_move('shop.parent', '3', 'next');
 SELECT * FROM idem_move('shop.parent', '1', 'next');
 SELECT * FROM idem_move('shop.child', '1', 'next');
+-- states of other types
+SET LOCAL search_path = pg_catalog;
+CREATE TYPE shop.bill_status AS ENUM ('draft', 'planned', 'open', 'sent', 'void', 'paid');
+CREATE TABLE shop.by_enum (id char(3) PRIMARY KEY, status shop.bill_status);
+CREATE TABLE shop.by_domain (id shop.colour PRIMARY KEY, status shop.code);
+CREATE TABLE shop.by_char (id timestamptz PRIMARY KEY, status char(9), version int);
+CREATE TABLE shop.by_number (id uuid PRIMARY KEY, status bigint);
+SET LOCAL search_path = :path;
+SELECT outcome FROM idem_define_machine('code', '{"initial": ["new"], "moves": [{"event": "end", "from": "new", "to": "done"}]}');
+SELECT outcome FROM idem_define_machine('number', '{"initial": ["-1"], "moves": [{"event": "end", "from": "-1", "to": "12345678901"}]}');
+SELECT outcome FROM idem_attach_machine('shop.by_enum', 'status', 'bill');
+SELECT outcome FROM idem_attach_machine('shop.by_domain', 'status', 'code');
+SELECT outcome FROM idem_attach_machine('shop.by_char', 'status', 'bill', version_column => 'version');
+SELECT outcome FROM idem_attach_machine('shop.by_number', 'status', 'number');
+INSERT INTO shop.by_enum VALUES ('a', 'draft');
+INSERT INTO shop.by_domain VALUES ('red', 'new');
+INSERT INTO shop.by_char VALUES ('2030-01-01 00:00+00', 'draft');
+INSERT INTO shop.by_number VALUES ('00000000-0000-0000-0000-00000000000A', -1);
+SELECT * FROM idem_move('shop.by_enum', '"a"', 'next');
+SELECT * FROM idem_move('shop.by_enum', '{"id": "a  "}', 'void');
+SELECT * FROM idem_move('shop.by_domain', '"red"', 'end');
+SELECT * FROM idem_move('shop.by_domain', '"red"', 'end');
+SELECT * FROM idem_move('shop.by_char', '"2030-01-01T01:00:00+01:00"', 'next', 0);
+SET LOCAL TimeZone = 'Asia/Tokyo';
+SET LOCAL DateStyle = 'SQL, DMY';
+SELECT * FROM idem_move('shop.by_char', '"2030-01-01T01:00:00+01:00"', 'void', 1);
+RESET TimeZone;
+RESET DateStyle;
+SELECT * FROM idem_move('shop.by_number', '"00000000-0000-0000-0000-00000000000a"', 'end');
+SELECT * FROM idem_move('shop.by_number', '"00000000-0000-0000-0000-00000000000a"', 'end');
+SELECT from_state, to_state FROM idem_history_of('shop.by_enum', '"a"');
+SELECT from_state, to_state FROM idem_history_of('shop.by_char', '"2030-01-01T01:00:00+01:00"');
+SELECT from_state, to_state FROM idem_history_of('shop.by_number', '"00000000-0000-0000-0000-00000000000a"');
+-- a row has one name, whatever the session's style
+CREATE TABLE shop.styled (d date, i interval, f float8, b bytea, a date[], status text, PRIMARY KEY (d, i, f, b, a));
+SELECT outcome FROM idem_attach_machine('shop.styled', 'status', 'bill');
+INSERT INTO shop.styled VALUES ('2030-02-01', '1 day 2 hours', 0.1, 'a\\b', '{2030-03-01}', 'draft');
+SET LOCAL DateStyle = 'SQL, DMY';
+SET LOCAL IntervalStyle = 'iso_8601';
+SET LOCAL extra_float_digits = 0;
+SET LOCAL bytea_output = 'escape';
+UPDATE shop.styled SET status = 'open';
+SELECT * FROM idem_move('shop.styled', '{"d": "2030-02-01", "i": "P1DT2H", "f": 0.1, "b": "\\x615c62", "a": "{2030-03-01}"}', 'void');
+RESET DateStyle;
+RESET IntervalStyle;
+RESET extra_float_digits;
+RESET bytea_output;
+SELECT key, from_state, to_state FROM idem_history WHERE entity = 'styled' ORDER BY at;
 -- a table that changes its shape, and one that is no longer attached
 ALTER TABLE shop.part RENAME TO piece;
 ALTER TABLE shop.piece ALTER status TYPE varchar(20);
@@ -161,6 +227,8 @@ SELECT idem_history_of('shop.piece', '{}');
 SELECT idem_history_of('shop.nothing', '{}');
 SELECT idem_history_of('nothing at all', '{}');
 SELECT idem_history_of('', '{}');
+SELECT idem_history_of('receipt', '{}');
+SELECT idem_history_of('idem_outbox', '{}');
 SELECT idem_history_of('shop.bill', NULL);
 SELECT idem_history_of(NULL, '1');
 SELECT idem_move(NULL, '1', 'next');

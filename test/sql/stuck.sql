@@ -95,6 +95,7 @@ SELECT kind, key FROM seen WHERE tenant_id = 'stuck' AND kind IN ('review', 'clo
 CREATE ROLE regress_stuck;
 SET ROLE regress_stuck;
 SELECT count(*) FROM idem_stuck;
+SELECT idem_may_see('stuck');
 RESET ROLE;
 SELECT outcome FROM idem_allow('regress_stuck', 'client', 'stuck');
 SET ROLE regress_stuck;

@@ -242,7 +242,55 @@ SELECT outcome FROM idem_ack_events('mail', pg_temp.batch('mail', 'w6'));
 SELECT * FROM pg_temp.fetch('mail', 'w6', 8);
 SELECT outcome FROM idem_ack_events('mail', pg_temp.batch('mail', 'w6'));
 SELECT * FROM pg_temp.fetch('mail', 'w6', 8);
+-- nothing behind it: it is not out any more all the same
+SELECT outcome FROM idem_subscribe('last', types => '{thing.last}', slots => 1);
+SELECT idem_publish('sub', 'thing', 'last', 'thing.last', '{}') IS NOT NULL AS published;
+SELECT count(*) FROM generate_series(1, 4) AS i, LATERAL (SELECT count(*) FROM pg_temp.fetch('last', 'w' || i, 8, '1 microsecond')) AS f;
+SELECT leased_slots, dead, why FROM idem_outbox_lag WHERE subscription = 'last';
+-- one that has failed, and kills them later: innocent ones are not taken along
+SELECT idem_publish('sub', 'thing', key, 'thing.last', jsonb_build_object('n', n)) IS NOT NULL AS published FROM (VALUES ('bad', 1), ('bad', 2), ('good', 1)) AS v (key, n);
+SELECT * FROM pg_temp.fetch('last', 'w1');
+SELECT outcome, attempts FROM idem_retry_event('last', pg_temp.batch('last', 'w1'), pg_temp.event('bad', 1), 'odd', '0');
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w1'));
+SELECT idem_publish('sub', 'thing', 'good', 'thing.last', jsonb_build_object('n', n)) IS NOT NULL AS published FROM generate_series(2, 3) AS n;
+SELECT * FROM pg_temp.fetch('last', 'w1', 8, '1 microsecond');
+SELECT * FROM pg_temp.fetch('last', 'w2', 8, '1 microsecond');
+SELECT * FROM pg_temp.fetch('last', 'w3', 8, '1 microsecond');
+SELECT * FROM pg_temp.fetch('last', 'w4', 8, '1 microsecond');
+SELECT aggregateid, payload ->> 'n' AS n, attempts, error FROM idem_dead_event WHERE subscription = 'last' ORDER BY seq;
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w4'));
+SELECT * FROM pg_temp.fetch('last', 'w5', 8);
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w5'));
 RESET idem.max_attempts;
+-- what is taken over is no more than what is asked for
+SELECT idem_publish('sub', 'thing', 'many', 'thing.last', jsonb_build_object('n', n)) IS NOT NULL AS published FROM generate_series(1, 5) AS n;
+SELECT * FROM pg_temp.fetch('last', 'w1', 5, '1 microsecond');
+SELECT * FROM pg_temp.fetch('last', 'w2', 2);
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w2'));
+SELECT * FROM pg_temp.fetch('last', 'w2');
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w2'));
+-- one is redriven while another one of its key waits: each comes once, the second at its time
+SELECT idem_publish('sub', 'thing', 'bad', 'thing.last', jsonb_build_object('n', n)) IS NOT NULL AS published FROM generate_series(3, 4) AS n;
+SELECT * FROM pg_temp.fetch('last', 'w1');
+SELECT outcome FROM idem_retry_event('last', pg_temp.batch('last', 'w1'), pg_temp.event('bad', 3), 'odd', '1 hour');
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w1'));
+SELECT outcome FROM idem_redrive_event('last', pg_temp.event('bad', 1));
+SELECT * FROM pg_temp.fetch('last', 'w1');
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w1'));
+SELECT outcome FROM idem_redrive_event('last', (SELECT id FROM idem_dead_event WHERE subscription = 'last'));
+UPDATE idem_parked_event SET next_at = clock_timestamp() WHERE subscription = 'last' AND next_at IS NOT NULL;
+SELECT * FROM pg_temp.fetch('last', 'w1');
+SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w1'));
+SELECT outcome FROM idem_unsubscribe('last');
+-- no more bytes than a batch may have, over all slots
+SELECT outcome FROM idem_subscribe('wide', types => '{thing.wide}', slots => 64);
+SELECT count(idem_publish('sub', 'thing', i::text, 'thing.wide', to_jsonb(repeat('x', 3000000)))) FROM generate_series(1, 5) AS i;
+SELECT count(*) FROM idem_fetch_events('wide', 'w1');
+SELECT outcome FROM idem_ack_events('wide', pg_temp.batch('wide', 'w1'));
+SELECT count(*) FROM idem_fetch_events('wide', 'w1');
+SELECT outcome FROM idem_ack_events('wide', pg_temp.batch('wide', 'w1'));
+SELECT count(*) FROM idem_fetch_events('wide', 'w1');
+SELECT outcome FROM idem_unsubscribe('wide');
 
 --
 -- seek
@@ -309,3 +357,41 @@ SELECT idem_publish('', 'thing', 'a', 'x', '{}');
 -- the slot of a key is for ever
 SELECT DISTINCT aggregateid, slot FROM idem_outbox WHERE tenant_id = 'sub' AND aggregateid IN ('a', 'b', 'x', 'k') ORDER BY 1;
 SELECT * FROM idem_verify() WHERE tenant_id = 'sub' OR tenant_id IS NULL;
+
+--
+-- rights: a relay reads events, and the view with operators and auditors
+--
+CREATE ROLE regress_idem_relay;
+SELECT outcome FROM idem_allow('regress_idem_relay', 'relay');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+SET ROLE regress_idem_relay;
+SELECT outcome FROM idem_subscribe('relayed', types => '{thing.relayed}', slots => 1);
+CALL idem_wait_events('relayed', '0');
+SELECT count(*) FROM idem_fetch_events('relayed', 'w1');
+SELECT subscription, why FROM idem_outbox_lag WHERE subscription = 'relayed';
+SELECT outcome FROM idem_unsubscribe('relayed');
+SELECT count(*) FROM idem_outbox;
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT outcome FROM idem_allow('regress_idem_relay', 'auditor');
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'relay');
+SET ROLE regress_idem_relay;
+SELECT count(*) FROM idem_outbox_lag WHERE subscription = 'relayed';
+CALL idem_wait_events('relayed', '0');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'auditor');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+SELECT outcome FROM idem_allow('regress_idem_relay', 'operator');
+SELECT has_table_privilege('regress_idem_relay', 'idem_outbox_lag', 'SELECT');
+-- its rows are of all tenants
+SELECT outcome FROM idem_disallow('regress_idem_relay', 'operator');
+SELECT outcome FROM idem_allow('regress_idem_relay', 'auditor', 'sub');
+SET ROLE regress_idem_relay;
+\set VERBOSITY sqlstate
+SELECT count(*) FROM idem_outbox_lag;
+\set VERBOSITY default
+RESET ROLE;
+DELETE FROM idem_access WHERE role LIKE 'regress%';
+DROP OWNED BY regress_idem_relay;
+DROP ROLE regress_idem_relay;

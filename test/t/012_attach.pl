@@ -77,6 +77,7 @@ SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(oid) FROM pg_trig
 SELECT indexdef FROM pg_indexes WHERE schemaname = 'shop' ORDER BY indexdef COLLATE "C";
 SELECT * FROM idem_history ORDER BY entity, key, at, version;
 SELECT to_jsonb(o) - 'xid' FROM idem_outbox o ORDER BY id;
+SELECT * FROM idem_entity ORDER BY entity;
 SELECT name, attached_to, guard, record FROM idem_machines ORDER BY name, attached_to::text;
 SQL
 my $before = $source->safe_psql('postgres', $everything);

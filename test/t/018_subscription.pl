@@ -28,6 +28,7 @@ INSERT INTO thing SELECT i, 0 FROM generate_series(1, 40) AS i;
 CREATE TABLE said (key text, turn bigint);
 CREATE TABLE heard (key text, turn bigint, worker int, at bigserial);
 SELECT outcome FROM idem_subscribe('all', types => '{thing.turned}', slots => 8);
+SELECT outcome FROM idem_subscribe('rare', types => '{thing.rare}', slots => 1);
 SELECT outcome FROM idem_subscribe('slow', types => '{thing.turned}', slots => 2);
 CREATE FUNCTION turn(which int) RETURNS void LANGUAGE sql AS $$
 	WITH t AS (UPDATE thing SET turn = turn + 1 WHERE key = which::text RETURNING key, turn),
@@ -165,10 +166,36 @@ SELECT count(*), count(*) FILTER (WHERE turn <= before)
 FROM (SELECT turn, lag(turn) OVER (PARTITION BY key ORDER BY at) AS before FROM all_heard) AS h
 SQL
 
+# A subscription that wants one of them finds it, and may say that it failed.
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'rare', 'thing.rare', '{}')");
+is($node->safe_psql('postgres', <<'SQL'), 'rare|parked', 'one event behind 100,000 that are not wanted');
+SELECT f.aggregateid, r.outcome FROM idem_fetch_events('rare', 'w', 10) AS f, idem_retry_event('rare', f.batch, f.id, 'odd', '0') AS r
+SQL
+is($node->safe_psql('postgres', <<'SQL'), '1|1|acked', 'which comes again, alone');
+SELECT count(*), max(attempt) - 1, max(a.outcome) FROM (SELECT outcome FROM idem_ack_events('rare', (SELECT max(batch) FROM idem_position WHERE subscription = 'rare'))) AS a, idem_fetch_events('rare', 'w', 10)
+SQL
+$node->safe_psql('postgres', "SELECT outcome FROM idem_ack_events('rare', (SELECT max(batch) FROM idem_position WHERE subscription = 'rare'))");
+
+# Who waits is not kept busy by what is in other hands, or by what he does not want.
+my $busy = open_session($node);
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'rare', 'thing.rare', '{}')");
+$busy->ask("BEGIN; SELECT count(*) FROM idem_fetch_events('rare', 'w')");
+my $waited = 'DO $$ DECLARE began timestamptz := clock_timestamp(); BEGIN CALL idem_wait_events(\'rare\', \'300 ms\'); RAISE NOTICE \'%\', clock_timestamp() - began >= \'300 ms\'; END $$';
+like(($node->psql('postgres', $waited))[2], qr/NOTICE:  t/, 'he sleeps while another one has it in hand');
+$busy->ask('ROLLBACK');
+like(($node->psql('postgres', $waited))[2], qr/NOTICE:  f/, 'and goes at once when it is free');
+reader_until_done('rare', 1);
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'common', 'thing.turned', '{\"turn\": 1}')");
+like(($node->psql('postgres', $waited))[2], qr/NOTICE:  t/, 'nor does he rise for what he does not want');
+$busy->close;
+reader_until_done('all', 1);
+
 # ---- the log is emptied --------------------------------------------------------------
 
 my $holder = open_session($node);
-$holder->ask('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM thing LIMIT 1');
+$holder->ask('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM thing LIMIT 1; SELECT pg_current_xact_id()');
+my $sleeper = open_session($node);
+$sleeper->begin("CALL idem_wait_events('rare', '10 minutes')");
 my $full = $node->safe_psql('postgres', 'SELECT pg_relation_size(\'idem_outbox_0\')');
 cmp_ok($full, '>', 1000000, 'the first slice is full');
 my $sweep = 'SET idem.outbox_retention = 0; SELECT count FROM idem_sweep() WHERE what = \'outbox\'';
@@ -179,7 +206,7 @@ is($node->safe_psql('postgres', 'SELECT pg_relation_size(\'idem_outbox_0\')'), $
 reader_until_done('slow', 1);
 $node->safe_psql('postgres', $sweep) foreach (1 .. 3);
 is($node->safe_psql('postgres', 'SELECT pg_relation_size(\'idem_outbox_0\')'), 0,
-	'one that all have read is emptied, whoever holds a snapshot');
+	'one that all have read is emptied, whoever holds a snapshot, has written elsewhere, or waits');
 my $positions = $node->safe_psql('postgres', <<'SQL');
 DO $$ DECLARE b bigint; BEGIN
 	FOR i IN 1 .. 2000 LOOP
@@ -201,8 +228,23 @@ for (1 .. 4)
 cmp_ok($node->safe_psql('postgres', 'SELECT pg_relation_size(\'idem_position_0\') + pg_relation_size(\'idem_position_1\')'),
 	'<', 3000000, 'and positions do not pile up behind a held snapshot');
 $holder->ask('COMMIT');
+
+# The sweep writes positions, too: whoever moves a subscription waits for it.
+reader_until_done($_, 1) foreach ('all', 'slow');
+$node->safe_psql('postgres', $sweep) foreach (1 .. 3);
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'common', 'thing.turned', '{\"turn\": 2}')");
+$node->safe_psql('postgres', $sweep);
+$holder->ask('BEGIN; SET LOCAL idem.outbox_retention = 0; SELECT count(*) FROM idem_sweep()');
+is($node->safe_psql('postgres', "SET idem.wait = 0; SELECT outcome FROM idem_seek_subscription('slow', 'now')"), 'in_progress',
+	'a subscription is not moved beside the sweep');
+$holder->ask('COMMIT');
+is($node->safe_psql('postgres', "SELECT outcome FROM idem_seek_subscription('slow', 'now')"), 'moved', 'but after it');
+reader_until_done('all', 1);
 $holder->close;
 verify_is_empty($node, 'after the sweep');
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'rare', 'thing.rare', '{}')");
+is($sleeper->ask(''), '', 'and who has waited through all that is woken by what he waited for');
+$sleeper->close;
 
 # ---- waiting ---------------------------------------------------------------------------
 
