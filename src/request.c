@@ -367,6 +367,8 @@ static bool
 create(IdemCall *call, const Begin *begin, Request **request)
 {
 	bool		inserted = false;
+	bool		collided = false;
+	int			pause_ms = 1;
 
 	idem_lock_name(call, IDEM_NAME_REQUEST, call->tenant_id, lock_key(begin));
 	call->now = GetCurrentTimestamp();
@@ -375,9 +377,11 @@ create(IdemCall *call, const Begin *begin, Request **request)
 	{
 		*request = new_request(call, begin);
 		inserted = insert(call, begin, *request);
+		collided = !inserted;
 	}
 	idem_unlock_names(call);
-	if (!inserted && TransactionIdIsValid(call->rival) && !idem_await_rival(call))
+	if (TransactionIdIsValid(call->rival) ? !idem_await_rival(call) :
+		collided && !idem_pause(call, &pause_ms))
 		call->busy = true;
 	return inserted;
 }

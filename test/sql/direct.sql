@@ -86,12 +86,16 @@ SELECT payment_no FROM idem_payment WHERE order_id IN ('direct-o4', 'direct-o5')
 SELECT key FROM idem_request WHERE key = 'direct-r4';
 ROLLBACK;
 BEGIN;
+SAVEPOINT here;
 CREATE UNIQUE INDEX regress_unique ON idem_payment (amount) WHERE tenant_id OPERATOR(pg_catalog.=) 'direct';
 SELECT outcome, payment_no FROM idem_create_payment('direct', 'o6', 100, 'CNY', payment_no => 'direct-6', wait => '0');
 SELECT count(*) FROM idem_payment WHERE tenant_id = 'direct' AND order_id = 'o6';
 SELECT count(*) FROM idem_history WHERE tenant_id = 'direct' AND key = 'direct-6';
 SELECT outcome, payment_no FROM idem_create_payment('direct', 'o6', 101, 'CNY', payment_no => 'direct-6', wait => '0');
-DROP INDEX regress_unique;
+CREATE UNIQUE INDEX regress_request ON idem_request (scope) WHERE tenant_id OPERATOR(pg_catalog.=) 'direct';
+SELECT outcome FROM idem_begin_request('direct', 'pay', 'r7', wait => '0');
+SELECT outcome FROM idem_begin_request('direct', 'other', 'r7', wait => '0');
+ROLLBACK TO here;
 SELECT outcome, payment_no FROM idem_create_payment('direct', 'o7', 100, 'CNY', payment_no => 'direct-7');
 ROLLBACK;
 
@@ -114,7 +118,7 @@ SELECT outcome FROM idem_create_payment('direct', 'o8', 100, 'CNY', payment_no =
 --
 BEGIN;
 ALTER TABLE idem_token_used RENAME TO idem_token_away;
-\set VERBOSITY terse
+\set VERBOSITY sqlstate
 SELECT outcome FROM idem_consume_token('direct', 'payment', idem_issue_token('direct', 'payment'));
 \set VERBOSITY default
 ROLLBACK;
