@@ -63,6 +63,7 @@ typedef struct AttachmentEntry
 } AttachmentEntry;
 
 static HTAB *attachments = NULL;
+static AttachmentEntry *latest = NULL;	/* most rows come after one of the same table */
 static uint64 doubts = 0;		/* grows when an entry may have become wrong */
 
 
@@ -421,6 +422,7 @@ sweep_attachments(void)
 		MemoryContextSetParent(entry->attachment->context, TopTransactionContext);
 		hash_search(attachments, &entry->trigger, HASH_REMOVE, NULL);
 	}
+	latest = NULL;
 }
 
 static Attachment *
@@ -450,12 +452,17 @@ load_attachment(const TriggerData *data, const IdemHouse *house)
 static inline Attachment *
 kept_attachment(const TriggerData *data)
 {
-	AttachmentEntry *entry = hash_search(attachments, &data->tg_trigger->tgoid,
-										 HASH_FIND, NULL);
+	AttachmentEntry *entry = latest;
+
+	if (entry == NULL || entry->trigger != data->tg_trigger->tgoid)
+		entry = hash_search(attachments, &data->tg_trigger->tgoid, HASH_FIND, NULL);
 
 	if (entry != NULL && entry->attachment->valid &&
 		entry->attachment->relid == RelationGetRelid(data->tg_relation))
+	{
+		latest = entry;
 		return entry->attachment;
+	}
 	return NULL;
 }
 

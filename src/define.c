@@ -305,7 +305,7 @@ static Datum
 write_rules(const Redefinition *redefinition)
 {
 	IdemCall   *call = redefinition->call;
-	NameData	defined_by;
+	NameData	defined_by = {{0}};
 	NullableDatum name = IDEM_VALUE(redefinition->name);
 	NullableDatum definition = IDEM_VALUE(redefinition->definition);
 	NullableDatum role = IDEM_VALUE(NameGetDatum(&defined_by));

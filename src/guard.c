@@ -508,10 +508,17 @@ check_birth(Check *check)
 	return true;
 }
 
+/* Does anybody hear of the moves of this table? */
+static bool
+is_recorded(const Attachment *attachment)
+{
+	return attachment->history || attachment->outbox || attachment->own;
+}
+
 /*
- * Check what an UPDATE has stored in the end; false if it is no move.  Where
- * nothing could touch the row after the BEFORE trigger, only the move is left
- * to be found.
+ * Check what an UPDATE has stored in the end; false if it is no move, or none
+ * that is to be recorded.  Where nothing could touch the row after the BEFORE
+ * trigger, only the move is left to be found.
  */
 static bool
 check_stored(Check *check)
@@ -521,6 +528,8 @@ check_stored(Check *check)
 
 	if (check->attachment->last_word)
 	{
+		if (!is_recorded(check->attachment))
+			return false;
 		demand_move(check);
 		return check->to != NULL;
 	}
@@ -664,7 +673,7 @@ fire_after(Check *check)
 	}
 	else
 		raise_fired_wrong();
-	if (moved)
+	if (moved && is_recorded(check->attachment))
 		record_move(check);
 }
 

@@ -9,6 +9,8 @@ CREATE SEQUENCE peer.outbox_seq;
 ALTER TABLE peer.outbox ALTER seq SET DEFAULT nextval('peer.outbox_seq'), ALTER xid SET DEFAULT pg_current_xact_id(),
 	ALTER slot SET DEFAULT 0;
 CREATE SEQUENCE peer.payment_no CACHE 32;
+CREATE TABLE peer.receipt (LIKE idem_receipt INCLUDING ALL);
+CREATE SEQUENCE peer.receipt_no CACHE 32;
 
 -- Payments that were there before, here and there alike.
 INSERT INTO peer.payment (tenant_id, payment_no, order_id, purchase_no, amount, currency, status, request_key, created_at, expires_at)

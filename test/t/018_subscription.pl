@@ -228,6 +228,18 @@ for (1 .. 4)
 cmp_ok($node->safe_psql('postgres', 'SELECT pg_relation_size(\'idem_position_0\') + pg_relation_size(\'idem_position_1\')'),
 	'<', 3000000, 'and positions do not pile up behind a held snapshot');
 $holder->ask('COMMIT');
+
+# The sweep writes positions, too: whoever moves a subscription waits for it.
+reader_until_done($_, 1) foreach ('all', 'slow');
+$node->safe_psql('postgres', $sweep) foreach (1 .. 3);
+$node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'common', 'thing.turned', '{\"turn\": 2}')");
+$node->safe_psql('postgres', $sweep);
+$holder->ask('BEGIN; SET LOCAL idem.outbox_retention = 0; SELECT count(*) FROM idem_sweep()');
+is($node->safe_psql('postgres', "SET idem.wait = 0; SELECT outcome FROM idem_seek_subscription('slow', 'now')"), 'in_progress',
+	'a subscription is not moved beside the sweep');
+$holder->ask('COMMIT');
+is($node->safe_psql('postgres', "SELECT outcome FROM idem_seek_subscription('slow', 'now')"), 'moved', 'but after it');
+reader_until_done('all', 1);
 $holder->close;
 verify_is_empty($node, 'after the sweep');
 $node->safe_psql('postgres', "SELECT idem_publish('t', 'thing', 'rare', 'thing.rare', '{}')");

@@ -1,7 +1,10 @@
--- Rows whose state moves, under four regimes: no trigger, a trigger in C that
--- only compares, the guard, a trigger in PL/pgSQL with a table of rules.
+-- Rows whose state moves, a table for each regime: no trigger, triggers that
+-- do nothing (nothing.sql), the guard in three sizes, PL/pgSQL with a table of rules.
+SELECT outcome FROM idem_define_machine('bench', '{"initial": ["pending"], "active": ["pending", "paid", "shipped"], "moves": [
+	{"event": "next", "from": "pending", "to": "paid"}, {"event": "next", "from": "paid", "to": "shipped"},
+	{"event": "next", "from": "shipped", "to": "refunded"}, {"event": "next", "from": "refunded", "to": "paid"}]}');
 CREATE TABLE peer.move (from_state text, to_state text, PRIMARY KEY (from_state, to_state));
-INSERT INTO peer.move SELECT from_state, to_state FROM idem_machine_move WHERE machine = 'order';
+INSERT INTO peer.move SELECT from_state, to_state FROM idem_machine_move WHERE machine = 'bench';
 
 CREATE FUNCTION peer.guard() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -18,21 +21,17 @@ BEGIN
 	RETURN NEW;
 END $$;
 
-CREATE TABLE peer.moved (
-	tenant_id text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL,
-	version int NOT NULL DEFAULT 1, amount bigint, note text, PRIMARY KEY (tenant_id, id)) WITH (fillfactor = 50);
-CREATE TABLE peer.moved_bare (LIKE peer.moved INCLUDING ALL) WITH (fillfactor = 50);
-CREATE TABLE peer.moved_compared (LIKE peer.moved INCLUDING ALL) WITH (fillfactor = 50);
-CREATE TABLE peer.moved_guarded (LIKE peer.moved INCLUDING ALL) WITH (fillfactor = 50);
-CREATE TABLE peer.moved_plpgsql (LIKE peer.moved INCLUDING ALL) WITH (fillfactor = 50);
-CREATE TRIGGER compare BEFORE UPDATE ON peer.moved_compared FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
-CREATE TRIGGER zz_guard BEFORE UPDATE ON peer.moved_guarded FOR EACH ROW EXECUTE FUNCTION idem_guard(
-	'own=on', 'machine=order', 'entity=moved', 'state=status', 'tenant=tenant_id', 'key=id', 'version=version',
-	'frozen=tenant_id', 'frozen=id');
+CREATE FUNCTION peer.make_moved(regime text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('CREATE TABLE peer.%I (tenant_id text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL,'
+		' version int NOT NULL DEFAULT 1, amount bigint, note text, PRIMARY KEY (tenant_id, id)) WITH (fillfactor = 50)', 'moved_' || regime);
+	EXECUTE format('INSERT INTO peer.%I (tenant_id, id, status, amount, note)'
+		' SELECT ''bench'', i::text, ''pending'', i, repeat(''x'', 40) FROM generate_series(1, 200000) i', 'moved_' || regime);
+END $$;
+SELECT peer.make_moved(regime) FROM unnest('{bare,before,after,attached,history,announced,plpgsql}'::text[]) regime;
+
+SELECT outcome FROM idem_attach_machine('peer.moved_attached', 'status', 'bench', version_column => 'version', tenant_column => 'tenant_id', history => false);
+SELECT outcome FROM idem_attach_machine('peer.moved_history', 'status', 'bench', version_column => 'version', tenant_column => 'tenant_id');
+SELECT outcome FROM idem_attach_machine('peer.moved_announced', 'status', 'bench', version_column => 'version', tenant_column => 'tenant_id', outbox => true,
+	payload => '{id,amount}');
 CREATE TRIGGER guard BEFORE UPDATE ON peer.moved_plpgsql FOR EACH ROW EXECUTE FUNCTION peer.guard();
-INSERT INTO peer.moved (tenant_id, id, status, amount, note)
-SELECT 'bench', i::text, 'pending', i, repeat('x', 40) FROM generate_series(1, 200000) i;
-INSERT INTO peer.moved_bare SELECT * FROM peer.moved;
-INSERT INTO peer.moved_compared SELECT * FROM peer.moved;
-INSERT INTO peer.moved_guarded SELECT * FROM peer.moved;
-INSERT INTO peer.moved_plpgsql SELECT * FROM peer.moved;
