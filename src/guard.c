@@ -12,8 +12,8 @@
  *
  * AFTER INSERT OR UPDATE: a trigger that sorts still later may have changed
  * the row again, so what was really stored is checked once more; then the move
- * is written to history and to the outbox, in the same transaction.  A birth
- * is checked here only: BEFORE INSERT also fires for a row that ON CONFLICT
+ * is written to history and to the outbox, in the same transaction, and hooks
+ * are told of it.  A birth is checked here only: BEFORE INSERT also fires for a row that ON CONFLICT
  * will turn into an UPDATE.
  *
  * A move may have a guard, a function of whoever defined the machine, which is

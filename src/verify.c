@@ -295,6 +295,18 @@ static const Invariant invariants[] = {
 		" WHERE held AND (status <> 'requested' OR cause IN ('request', 'channel') OR submitted_at IS NOT NULL)"
 	},
 
+	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
+	{
+		"receipt_reaches_sum",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
+		" FROM @schema@.idem_receipt r LEFT JOIN"
+		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
+		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
+		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
+	},
+
 	/* ---------- disputes ---------- */
 
 	/* A dispute is about money of its trade */
@@ -308,6 +320,31 @@ static const Invariant invariants[] = {
 		" ON r.tenant_id = d.tenant_id AND r.receipt_no = d.receipt_no"
 		" WHERE d.receipt_no IS NOT NULL AND (r.receipt_no IS NULL OR d.channel <> r.channel OR d.trade_no <> r.trade_no"
 		" OR d.payment_no <> r.payment_no OR d.order_id <> r.order_id OR upper(d.currency) <> upper(r.currency))"
+	},
+
+	/* ---------- notifications ---------- */
+
+	/* Money that a channel was answered for is on the books */
+	{
+		"notification_heard",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('outcome %s, trade %s: no receipt', n.outcome, n.trade_no)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, trade_no FROM @schema@.idem_receipt) r"
+		" ON r.tenant_id = n.tenant_id AND r.channel = n.channel AND r.trade_no = n.trade_no"
+		" WHERE n.kind = 'paid' AND n.outcome IN ('paid', 'late', 'surplus', 'mismatch', 'duplicate')"
+		" AND r.trade_no IS NULL"
+	},
+
+	/* What was routed has arrived */
+	{
+		"notification_routed",
+		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
+		" format('routed to %s, and not there', n.routed_to)"
+		" FROM @schema@.idem_notification n LEFT JOIN"
+		" (SELECT DISTINCT tenant_id, channel, notify_id FROM @schema@.idem_notification) t"
+		" ON t.tenant_id = n.routed_to AND t.channel = n.channel AND t.notify_id = n.notify_id"
+		" WHERE n.routed_to IS NOT NULL AND t.tenant_id IS NULL"
 	},
 
 	/* ---------- entitlements ---------- */
@@ -530,43 +567,6 @@ static const Invariant invariants[] = {
 		" LEFT JOIN (SELECT event_id, count(*) AS n FROM @schema@.idem_history WHERE event_id IS NOT NULL GROUP BY event_id) h"
 		" ON h.event_id = e.id"
 		" WHERE coalesce(h.n, 0) <> 1"
-	},
-
-	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
-	{
-		"receipt_reaches_sum",
-		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
-		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
-		" FROM @schema@.idem_receipt r LEFT JOIN"
-		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
-		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
-		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
-		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
-	},
-
-	/* ---------- notifications ---------- */
-
-	/* Money that a channel was answered for is on the books */
-	{
-		"notification_heard",
-		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
-		" format('outcome %s, trade %s: no receipt', n.outcome, n.trade_no)"
-		" FROM @schema@.idem_notification n LEFT JOIN"
-		" (SELECT DISTINCT tenant_id, channel, trade_no FROM @schema@.idem_receipt) r"
-		" ON r.tenant_id = n.tenant_id AND r.channel = n.channel AND r.trade_no = n.trade_no"
-		" WHERE n.kind = 'paid' AND n.outcome IN ('paid', 'late', 'surplus', 'mismatch', 'duplicate')"
-		" AND r.trade_no IS NULL"
-	},
-
-	/* What was routed has arrived */
-	{
-		"notification_routed",
-		"SELECT n.tenant_id, 'notification', n.channel || '/' || n.account || '/' || n.notify_id,"
-		" format('routed to %s, and not there', n.routed_to)"
-		" FROM @schema@.idem_notification n LEFT JOIN"
-		" (SELECT DISTINCT tenant_id, channel, notify_id FROM @schema@.idem_notification) t"
-		" ON t.tenant_id = n.routed_to AND t.channel = n.channel AND t.notify_id = n.notify_id"
-		" WHERE n.routed_to IS NOT NULL AND t.tenant_id IS NULL"
 	},
 
 	/* ---------- what enforces all this ---------- */

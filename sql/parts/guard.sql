@@ -2,8 +2,9 @@
  * guard: the triggers on the extension's own tables, all of them idem_guard.
  *
  * A trigger knows its table by its arguments alone.  zz_ makes it the last of
- * the table's triggers.  Only events are ever deleted, by those who read them,
- * and requests and uses of tokens, by the sweep.
+ * the table's triggers.  What is on the books is never deleted.  What goes is
+ * what has run out, by the sweep (requests, uses of tokens, messages, events),
+ * and what was set, by who sets it (rights, hooks, subscriptions).
  */
 
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_order
