@@ -145,15 +145,7 @@ demand_current(Oid relid)
 	TupleTableSlot *slot = table_slot_create(table, NULL);
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-	{
-		if (!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not serialize access due to concurrent update"),
-					 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
-							   RelationGetRelationName(table)),
-					 errhint("Retry the transaction.")));
-	}
+		idem_demand_visible(table, slot);
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
 	UnregisterSnapshot(latest);

@@ -600,8 +600,7 @@ output_unstyled(FmgrInfo *output, Datum value)
 	char	   *words;
 
 	for (int i = 0; i < (int) lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+		idem_pin(settings[i][0], settings[i][1]);
 	words = OutputFunctionCall(output, value);
 	AtEOXact_GUC(true, guc_level);
 	return words;

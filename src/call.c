@@ -439,9 +439,9 @@ idem_step_inside(void)
 	open_call_pop();
 }
 
-/* Change a setting until the call leaves */
-static void
-pin(const char *setting, const char *value)
+/* Change a setting until the nest level of settings that is open ends */
+void
+idem_pin(const char *setting, const char *value)
 {
 	(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
@@ -460,9 +460,9 @@ idem_connect_as_caller(IdemCall *call)
 		return;
 
 	call->guc_level = NewGUCNestLevel();
-	pin("enable_seqscan", "off");
+	idem_pin("enable_seqscan", "off");
 	if (!enable_tidscan)
-		pin("enable_tidscan", "on");
+		idem_pin("enable_tidscan", "on");
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
@@ -490,7 +490,7 @@ idem_connect(IdemCall *call)
 		return;
 
 	idem_connect_as_caller(call);
-	pin("search_path", "pg_catalog, pg_temp");
+	idem_pin("search_path", "pg_catalog, pg_temp");
 	call->pinned = true;
 }
 

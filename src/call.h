@@ -138,6 +138,7 @@ extern NullableDatum idem_result(IdemCall *call, uint64 row, int column);
 extern void idem_connect(IdemCall *call);
 extern void idem_connect_as_caller(IdemCall *call);
 extern void idem_unpin_plans(IdemCall *call);
+extern void idem_pin(const char *setting, const char *value);
 extern char *idem_statement_text(const IdemHouse *house, const char *sql);
 
 /* For triggers: the house of a function, and whether a call is open */

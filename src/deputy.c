@@ -163,9 +163,7 @@ deputy_call(const Deputy *deputy, int nargs, const Datum *args)
 	GetUserIdAndSecContext(&caller, &outer_context);
 	SetUserIdAndSecContext(role, security_context(deputy, role, caller, outer_context));
 	guc_level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
+	idem_pin("search_path", "pg_catalog, pg_temp");
 
 	answer = invoke(deputy_function(deputy, role), nargs, args);
 

@@ -72,8 +72,7 @@ plan_by_index_alone(void)
 	static const char *const others[] = {"enable_sort", "enable_bitmapscan"};
 
 	for (int i = 0; i < (int) lengthof(others); i++)
-		(void) set_config_option(others[i], "off", PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+		idem_pin(others[i], "off");
 }
 
 /*

@@ -30,8 +30,7 @@ limit_wait(long wait_ms)
 	if (LockTimeout > 0)
 		wait_ms = Min(wait_ms, LockTimeout);
 	snprintf(timeout_ms, sizeof(timeout_ms), "%ld", Min(wait_ms, INT_MAX));
-	(void) set_config_option("lock_timeout", timeout_ms, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+	idem_pin("lock_timeout", timeout_ms);
 }
 
 /* Lock a table; 55P03 when the call's time is over, 40P01 if it can never be */

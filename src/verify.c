@@ -17,7 +17,6 @@
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "utils/guc.h"
 
 typedef struct Invariant
 {
@@ -633,13 +632,6 @@ static const Invariant invariants[] = {
 	}
 };
 
-static void
-set_until_leaving(const char *setting, const char *value)
-{
-	(void) set_config_option(setting, value, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-}
-
 /*
  * Let the planner do what is right for whole tables, and nothing else, with the
  * memory that is meant for maintenance.
@@ -650,14 +642,14 @@ plan_for_whole_tables(void)
 	char		memory_kb[16];
 
 	snprintf(memory_kb, sizeof(memory_kb), "%d", Max(work_mem, maintenance_work_mem));
-	set_until_leaving("work_mem", memory_kb);
-	set_until_leaving("enable_nestloop", "off");
-	set_until_leaving("enable_seqscan", "on");
-	set_until_leaving("enable_hashjoin", "on");
-	set_until_leaving("enable_mergejoin", "on");
-	set_until_leaving("enable_hashagg", "on");
-	set_until_leaving("enable_sort", "on");
-	set_until_leaving("jit", "off");
+	idem_pin("work_mem", memory_kb);
+	idem_pin("enable_nestloop", "off");
+	idem_pin("enable_seqscan", "on");
+	idem_pin("enable_hashjoin", "on");
+	idem_pin("enable_mergejoin", "on");
+	idem_pin("enable_hashagg", "on");
+	idem_pin("enable_sort", "on");
+	idem_pin("jit", "off");
 }
 
 /* Emit a row for everything that breaks the invariant */
