@@ -46,7 +46,8 @@ WITH house AS (
 		CASE p.status WHEN 'closing' THEN
 			pg_catalog.format('idem_finish_close(%L, %L, %L)', p.tenant_id, p.payment_no, '<closed|already_paid|not_exist|refused|unknown>')
 		ELSE
-			pg_catalog.format('idem_report_payment(%L, %L, %s)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
+			pg_catalog.format('idem_confirm_payment(%L, %L, %L, %s, %s, %L, %L)', p.tenant_id, p.payment_no, coalesce(p.channel, ''),
+				'<trade_no, if the channel has its money>', p.amount, p.currency, p.account)
 		END
 	FROM @extschema@.idem_payment p
 	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes' AND p.status <> 'review'
