@@ -64,7 +64,7 @@ SELECT outcome FROM idem_create_payment('direct', 'o3', 8675309, 'CNY');
 ROLLBACK;
 \set VERBOSITY default
 BEGIN;
-ALTER TABLE idem_payment ADD note text DEFAULT 'by default';
+ALTER TABLE idem_payment ADD note int DEFAULT 7;
 SELECT outcome FROM idem_create_payment('direct', 'o3', 100, 'CNY');
 SELECT note FROM idem_payment WHERE tenant_id = 'direct' AND order_id = 'o3';
 ROLLBACK;
