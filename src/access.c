@@ -182,8 +182,9 @@ capability_set(const AccessCache *cache, const char *name)
 
 /* Keep a row of idem_capability */
 static void
-keep_capability(AccessCache *cache, TupleTableSlot *slot)
+keep_capability(void *into, TupleTableSlot *slot)
 {
+	AccessCache *cache = into;
 	bool		isnull;
 	char	   *name = TextDatumGetCString(slot_getattr(slot, CAPABILITY_CAPABILITY, &isnull));
 	Name		function_name = DatumGetName(slot_getattr(slot, CAPABILITY_FUNCTION_NAME, &isnull));
@@ -215,8 +216,9 @@ keep_capability(AccessCache *cache, TupleTableSlot *slot)
 
 /* Keep a row of idem_access; one of an unknown capability allows nothing */
 static void
-keep_access(AccessCache *cache, TupleTableSlot *slot)
+keep_access(void *into, TupleTableSlot *slot)
 {
+	AccessCache *cache = into;
 	bool		isnull;
 	Name		role_name = DatumGetName(slot_getattr(slot, ACCESS_ROLE, &isnull));
 	char	   *capability = TextDatumGetCString(slot_getattr(slot, ACCESS_CAPABILITY, &isnull));
@@ -244,10 +246,8 @@ keep_access(AccessCache *cache, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old);
 }
 
-/* Call keep for every row that is committed now, or is our own */
-static void
-read_table(AccessCache *cache, Oid relid,
-		   void (*keep) (AccessCache *cache, TupleTableSlot *slot))
+void
+access_read_table(Oid relid, AccessKeep keep, void *into)
 {
 	Relation	table = table_open(relid, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -255,7 +255,7 @@ read_table(AccessCache *cache, Oid relid,
 	TupleTableSlot *slot = table_slot_create(table, NULL);
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-		keep(cache, slot);
+		keep(into, slot);
 
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
@@ -306,8 +306,8 @@ load_cache(AccessCache *cache)
 	cache->access_relid = access_table(cache->nspoid, "idem_access");
 
 	cache->stale = false;		/* before the reading, not after */
-	read_table(cache, cache->capability_relid, keep_capability);
-	read_table(cache, cache->access_relid, keep_access);
+	access_read_table(cache->capability_relid, keep_capability, cache);
+	access_read_table(cache->access_relid, keep_access, cache);
 	cache->loaded = true;
 }
 
@@ -602,6 +602,18 @@ access_require(const IdemCall *call, const char *capability)
 		elog(ERROR, "unknown capability \"%s\"", capability);
 	if (!is_allowed(call, cache, called_function(call, cache), capabilities))
 		raise_denied(call, cache, capabilities);
+}
+
+bool
+access_has(const IdemCall *call, const char *capability)
+{
+	AccessCache *cache;
+
+	if (is_member_of_owner(call))
+		return true;
+	cache = access_of(call->house);
+	return is_allowed(call, cache, called_function(call, cache),
+					  capability_set(cache, capability));
 }
 
 /* Is there a capability of this name? */

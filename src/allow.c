@@ -3,7 +3,8 @@
  *	  idem_allow and idem_disallow: change who may do what.
  *
  * A right is two things that must agree: a row of idem_access, which the door
- * asks, and EXECUTE on the functions, which the server asks.  Several rows may
+ * asks, and EXECUTE on the functions, which the server asks; to which belongs
+ * SELECT on the views that show what a function returns.  Several rows may
  * need the same EXECUTE (a client and a cashier both cancel orders), so what
  * one call takes away depends on what the others have given; they take turns,
  * each until its transaction ends.
@@ -38,6 +39,25 @@
 	" EXISTS (SELECT FROM pg_catalog.aclexplode(p.proacl) g" \
 	" WHERE g.grantee = $3 AND g.privilege_type = 'EXECUTE')"
 
+/* Our own view v that shows what p returns */
+#define VIEW_OF_FUNCTION \
+	" JOIN pg_catalog.pg_depend u ON u.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass" \
+	" AND u.refobjid = p.oid AND u.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass" \
+	" JOIN pg_catalog.pg_rewrite r ON r.oid = u.objid" \
+	" JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'" \
+	" AND EXISTS (SELECT FROM pg_catalog.pg_depend d" \
+	" WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = v.oid AND d.deptype = 'e')"
+
+/* The role itself, not a group of it, may read v */
+#define ROLE_MAY_SELECT \
+	" EXISTS (SELECT FROM pg_catalog.aclexplode(v.relacl) g" \
+	" WHERE g.grantee = $3 AND g.privilege_type = 'SELECT')"
+
+/* Nothing else that is allowed to the role needs the function */
+#define NOTHING_ELSE_NEEDS_IT \
+	" NOT EXISTS (SELECT FROM @schema@.idem_access a JOIN @schema@.idem_capability o" \
+	" ON o.capability = a.capability AND o.function_name = c.function_name WHERE a.role = $4)"
+
 static IdemQuery delete_left_behind = IDEM_QUERY(
 	"DELETE FROM @schema@.idem_access a WHERE a.role = $1 AND NOT EXISTS"
 	" (SELECT FROM" FUNCTIONS_OF_CAPABILITY
@@ -63,8 +83,20 @@ static IdemQuery select_needless_functions = IDEM_QUERY(
 	"SELECT pg_catalog.string_agg(p.oid::pg_catalog.regprocedure::pg_catalog.text, ', ' ORDER BY p.oid)"
 	" FROM" FUNCTIONS_OF_CAPABILITY
 	" WHERE c.capability = $1 AND" ROLE_MAY_EXECUTE
-	" AND NOT EXISTS (SELECT FROM @schema@.idem_access a JOIN @schema@.idem_capability o"
-	" ON o.capability = a.capability AND o.function_name = c.function_name WHERE a.role = $4)",
+	" AND" NOTHING_ELSE_NEEDS_IT,
+	TEXTOID, OIDOID, OIDOID, NAMEOID);
+
+static IdemQuery select_missing_views = IDEM_QUERY(
+	"SELECT pg_catalog.string_agg(v.oid::pg_catalog.regclass::pg_catalog.text, ', ' ORDER BY v.oid)"
+	" FROM" FUNCTIONS_OF_CAPABILITY VIEW_OF_FUNCTION
+	" WHERE c.capability = $1 AND NOT" ROLE_MAY_SELECT,
+	TEXTOID, OIDOID, OIDOID);
+
+static IdemQuery select_needless_views = IDEM_QUERY(
+	"SELECT pg_catalog.string_agg(v.oid::pg_catalog.regclass::pg_catalog.text, ', ' ORDER BY v.oid)"
+	" FROM" FUNCTIONS_OF_CAPABILITY VIEW_OF_FUNCTION
+	" WHERE c.capability = $1 AND" ROLE_MAY_SELECT
+	" AND" NOTHING_ELSE_NEEDS_IT,
 	TEXTOID, OIDOID, OIDOID, NAMEOID);
 
 static IdemQuery select_missing_usage = IDEM_QUERY(
@@ -159,9 +191,9 @@ run_utility(const char *sql)
 		elog(ERROR, "could not run \"%s\": %s", sql, SPI_result_code_string(rc));
 }
 
-/* The list of functions that a statement found; NULL if it is empty */
+/* The list of functions or views that a statement found; NULL if it is empty */
 static char *
-functions_found(IdemCall *call, IdemQuery *query, const NullableDatum *args)
+objects_found(IdemCall *call, IdemQuery *query, const NullableDatum *args)
 {
 	NullableDatum list;
 
@@ -177,19 +209,24 @@ grant_missing(IdemCall *call, const AccessRequest *request)
 	NullableDatum nsp = IDEM_VALUE(ObjectIdGetDatum(call->house->nspoid));
 	NullableDatum role = IDEM_VALUE(ObjectIdGetDatum(request->role));
 	char	   *grantee = pstrdup(quote_identifier(request->role_name));
+	NullableDatum args[] = {IDEM_VALUE(request->capability), nsp, role};
 	char	   *functions;
+	char	   *views;
 	bool		usage;
 
-	functions = functions_found(call, &select_missing_functions,
-								(NullableDatum[]) {IDEM_VALUE(request->capability), nsp, role});
+	functions = objects_found(call, &select_missing_functions, args);
 	if (functions != NULL)
 		run_utility(psprintf("GRANT EXECUTE ON FUNCTION %s TO %s", functions, grantee));
+
+	views = objects_found(call, &select_missing_views, args);
+	if (views != NULL)
+		run_utility(psprintf("GRANT SELECT ON %s TO %s", views, grantee));
 
 	usage = idem_run(call, &select_missing_usage, (NullableDatum[]) {nsp, role}) > 0;
 	if (usage)
 		run_utility(psprintf("GRANT USAGE ON SCHEMA %s TO %s", call->house->schema, grantee));
 
-	return functions != NULL || usage;
+	return functions != NULL || views != NULL || usage;
 }
 
 /*
@@ -224,6 +261,26 @@ idem_allow(PG_FUNCTION_ARGS)
 	return idem_leave(call, inserted || granted ? "allowed" : "duplicate");
 }
 
+/* Revoke what nothing needs any more that the role is allowed */
+static void
+revoke_needless(IdemCall *call, const AccessRequest *request)
+{
+	NullableDatum args[] = {
+		IDEM_VALUE(request->capability),
+		IDEM_VALUE(ObjectIdGetDatum(call->house->nspoid)),
+		IDEM_VALUE(ObjectIdGetDatum(request->role)),
+		IDEM_VALUE(request->role_name_datum)
+	};
+	char	   *grantee = pstrdup(quote_identifier(request->role_name));
+	char	   *views = objects_found(call, &select_needless_views, args);
+	char	   *functions = objects_found(call, &select_needless_functions, args);
+
+	if (views != NULL)
+		run_utility(psprintf("REVOKE SELECT ON %s FROM %s", views, grantee));
+	if (functions != NULL)
+		run_utility(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", functions, grantee));
+}
+
 /*
  * idem_disallow(role, capability, tenant_id) -> outcome
  *
@@ -235,7 +292,6 @@ idem_disallow(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
 	AccessRequest request = take_arguments(call);
-	char	   *functions;
 
 	if (!lock_access(call))
 		return idem_leave(call, "in_progress");
@@ -247,15 +303,6 @@ idem_disallow(PG_FUNCTION_ARGS)
 	}) == 0)
 		return idem_leave(call, "duplicate");
 
-	functions = functions_found(call, &select_needless_functions, (NullableDatum[]) {
-		IDEM_VALUE(request.capability),
-		IDEM_VALUE(ObjectIdGetDatum(call->house->nspoid)),
-		IDEM_VALUE(ObjectIdGetDatum(request.role)),
-		IDEM_VALUE(request.role_name_datum)
-	});
-	if (functions != NULL)
-		run_utility(psprintf("REVOKE EXECUTE ON FUNCTION %s FROM %s", functions,
-							 quote_identifier(request.role_name)));
-
+	revoke_needless(call, &request);
 	return idem_leave(call, "removed");
 }

@@ -18,6 +18,7 @@
  */
 #include "access.h"
 #include "call.h"
+#include "hook.h"
 #include "look.h"
 
 #include "access/htup_details.h"
@@ -458,6 +459,40 @@ idem_enter_trigger(FunctionCallInfo fcinfo)
 }
 
 /*
+ * Enter once more for what a call still has to write after it has left: as the
+ * owner, inside the API.  idem_leave_trigger leaves.
+ */
+IdemCall *
+idem_reenter(FunctionCallInfo fcinfo, Datum tenant_id)
+{
+	IdemCall   *call = make_call(fcinfo);
+
+	call->fact = true;
+	call->tenant_id = tenant_id;
+	GetUserIdAndSecContext(&call->caller, &call->caller_context);
+	become_owner(call);
+	push_call(true, NULL);
+	return call;
+}
+
+/*
+ * While a user's function runs, no call is open: what it does with SQL of its
+ * own is not the API's.  An error comes back in by itself.
+ */
+void
+idem_step_outside(void)
+{
+	push_call(false, NULL);
+}
+
+void
+idem_step_inside(void)
+{
+	Assert(depth > 0 && !open_calls[depth - 1].by_api);
+	depth--;
+}
+
+/*
  * Open SPI and pin the settings that its statements depend on.  seqscan is off
  * because our kept plans address rows by ctid, and a plan made while a table
  * had one page would otherwise read that table from end to end ever after; for
@@ -643,7 +678,7 @@ disconnect(IdemCall *call)
 	call->connected = false;
 }
 
-/* Give back whatever entering took */
+/* Give back whatever entering took, then run the hooks of what was done */
 static void
 leave(IdemCall *call)
 {
@@ -651,6 +686,7 @@ leave(IdemCall *call)
 	disconnect(call);
 	SetUserIdAndSecContext(call->caller, call->caller_context);
 	depth--;
+	hook_run_noted(call->fcinfo);
 }
 
 void

@@ -133,6 +133,9 @@ extern IdemHouse *idem_house(Oid function_oid);
 extern IdemFunction *idem_function(Oid function_oid);
 extern IdemCall *idem_enter_trigger(FunctionCallInfo fcinfo);
 extern void idem_leave_trigger(IdemCall *call);
+extern IdemCall *idem_reenter(FunctionCallInfo fcinfo, Datum tenant_id);
+extern void idem_step_outside(void);
+extern void idem_step_inside(void);
 extern bool idem_inside_call(void);
 extern const char *idem_current_reason(void);
 

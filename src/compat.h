@@ -69,11 +69,15 @@
 #if PG_VERSION_NUM < 160000
 #include "utils/acl.h"
 #define idem_schema_aclcheck(nsp, role, mode) pg_namespace_aclcheck(nsp, role, mode)
+#define idem_function_aclcheck(function, role, mode) pg_proc_aclcheck(function, role, mode)
 #else
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
 #include "utils/acl.h"
 #define idem_schema_aclcheck(nsp, role, mode) \
 	object_aclcheck(NamespaceRelationId, nsp, role, mode)
+#define idem_function_aclcheck(function, role, mode) \
+	object_aclcheck(ProcedureRelationId, function, role, mode)
 #endif
 
 #endif							/* IDEM_COMPAT_H */

@@ -22,6 +22,7 @@
  * recorded: its history is in the dump, and the world has heard of it.
  *-------------------------------------------------------------------------
  */
+#include "hook.h"
 #include "outbox.h"
 
 #include "access/htup_details.h"
@@ -496,6 +497,8 @@ record_move(Check *check)
 		event_id = IDEM_VALUE(outbox_announce(check->fcinfo, attachment, &move));
 	if (attachment->history)
 		write_history(check, &move, event_id);
+	if (attachment->own)
+		hook_note(check->fcinfo, attachment, &move);
 }
 
 

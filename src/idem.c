@@ -5,6 +5,7 @@
  */
 #include "access.h"
 #include "call.h"
+#include "hook.h"
 #include "idem.h"
 #include "machine.h"
 #include "token.h"
@@ -80,5 +81,6 @@ _PG_init(void)
 	idem_init_call();
 	idem_init_access();
 	idem_init_machine();
+	idem_init_hook();
 	idem_init_token();
 }

@@ -687,3 +687,16 @@ idem_await_rival(IdemCall *call)
 	}
 	return true;
 }
+
+/*
+ * Unlock the names and wait for whoever was in the way: the rival, if one was
+ * met, else a little.  false: a request's time to wait is over.
+ */
+bool
+idem_step_back(IdemCall *call, int *pause_ms)
+{
+	idem_unlock_names(call);
+	CHECK_FOR_INTERRUPTS();
+	return TransactionIdIsValid(call->rival) ?
+		idem_await_rival(call) : idem_pause(call, pause_ms);
+}

@@ -59,7 +59,10 @@ typedef enum IdemNameKind
 	IDEM_NAME_DISPUTE = 10,
 	IDEM_NAME_BRAKE = 11,
 	IDEM_NAME_CHANNEL_EVENT = 20,	/* the channel stands for the tenant */
-	IDEM_NAME_CHANNEL_ACCOUNT = 21
+	IDEM_NAME_CHANNEL_ACCOUNT = 21,
+	IDEM_NAME_ENTITLEMENT = 30,
+	IDEM_NAME_CAMPAIGN = 31,
+	IDEM_NAME_HOOK = 32
 } IdemNameKind;
 
 extern IdemRow *idem_look(IdemCall *call, const IdemIndex *index,
@@ -98,6 +101,7 @@ extern void idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id,
 
 extern bool idem_await_rival(IdemCall *call);
 extern bool idem_pause(IdemCall *call, int *pause_ms);
+extern bool idem_step_back(IdemCall *call, int *pause_ms);
 
 /* Send off the first natts columns of a row as one row of the result set */
 extern void idem_emit_row(IdemCall *call, const IdemRow *row, int natts);

@@ -103,16 +103,6 @@ order_lock(IdemCall *call, Datum order_id)
 	return order_of_row(idem_lock_row(call, &order_by_id, keys, lengthof(keys)));
 }
 
-/* Wait for whoever was in the way; false: a request's time is over */
-static bool
-step_back(IdemCall *call, int *pause_ms)
-{
-	idem_unlock_names(call);
-	CHECK_FOR_INTERRUPTS();
-	return TransactionIdIsValid(call->rival) ?
-		idem_await_rival(call) : idem_pause(call, pause_ms);
-}
-
 /*
  * Lock the gate of an order without a row, under its name.  false: somebody
  * holds it.  An order without payments needs none.
@@ -146,7 +136,7 @@ order_lock_gate(IdemCall *call, Datum order_id, Order **order)
 			idem_unlock_names(call);
 			return true;
 		}
-		if (!step_back(call, &pause_ms))
+		if (!idem_step_back(call, &pause_ms))
 		{
 			call->busy = true;
 			return false;
@@ -360,12 +350,12 @@ try_create(IdemCall *call, Order *asked, Order **order, int *pause_ms)
 	if (TransactionIdIsValid(call->rival) || !try_gate(call, asked->order_id))
 	{
 		*order = NULL;
-		return step_back(call, pause_ms) ? NULL : "in_progress";
+		return idem_step_back(call, pause_ms) ? NULL : "in_progress";
 	}
 	compare_payment(asked, active);
 	compare_payment(asked, paid);
 	if (!order_insert(call, asked))
-		return step_back(call, pause_ms) ? NULL : "in_progress";
+		return idem_step_back(call, pause_ms) ? NULL : "in_progress";
 	catch_up(call, asked, applied);
 	*order = asked;
 	return "created";

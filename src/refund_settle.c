@@ -27,6 +27,7 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "entitlement.h"
 #include "refund_settle.h"
 
 #include "access/transam.h"
@@ -254,8 +255,14 @@ recognize(IdemCall *call, const Settle *settle)
 
 /* For the entitlements that were granted for the money */
 static void
-follow_entitlements(IdemCall *call pg_attribute_unused(), const Settle *settle pg_attribute_unused())
+follow_entitlements(IdemCall *call, const Settle *settle)
 {
+	const Receipt *receipt = settle->receipt;
+
+	if (!receipt->amount.isnull)
+		entitlement_follow_refund(call, receipt->receipt_no, receipt->refunded,
+								  DatumGetInt64(receipt->amount.value),
+								  settle->refund->refund_no);
 }
 
 /* All that depends on how much of the receipt went back */

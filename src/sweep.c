@@ -13,7 +13,7 @@
  * sequential scan.
  *-------------------------------------------------------------------------
  */
-#include "call.h"
+#include "hook.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -93,5 +93,10 @@ idem_sweep(PG_FUNCTION_ARGS)
 		idem_put(call, SWEEP_COUNT, Int64GetDatum((int64) count));
 		idem_emit(call);
 	}
+
+	/* they run when this call has left, with the settings of the caller */
+	idem_put_text(call, SWEEP_WHAT, "hooks");
+	idem_put(call, SWEEP_COUNT, Int64GetDatum(hook_note_due(call, max_rows)));
+	idem_emit(call);
 	return idem_leave_rows(call);
 }

@@ -28,15 +28,10 @@
 
 #include "access.h"
 
-#include "access/table.h"
-#include "access/tableam.h"
 #include "catalog/pg_type.h"
-#include "executor/tuptable.h"
 #include "utils/fmgrprotos.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #define SECRET_TABLE "idem_token_secret"
 
@@ -139,7 +134,7 @@ copy_bytes(uint8 *to, Datum bytes, int len)
 
 /* Keep a row of the table */
 static void
-keep_secret(TupleTableSlot *slot)
+keep_secret(void *into pg_attribute_unused(), TupleTableSlot *slot)
 {
 	TokenSecret *secret = new_secret();
 	bool		isnull;
@@ -156,27 +151,13 @@ keep_secret(TupleTableSlot *slot)
 static void
 load_secrets(const IdemHouse *house)
 {
-	Relation	table;
-	Snapshot	snapshot;
-	TableScanDesc scan;
-	TupleTableSlot *slot;
-
 	cache.loaded = false;
 	forget_secrets();
 	cache.nspoid = house->nspoid;
 	cache.relid = access_table(house->nspoid, SECRET_TABLE);
 
 	cache.stale = false;		/* before the reading, not after */
-	table = table_open(cache.relid, AccessShareLock);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = table_beginscan(table, snapshot, 0, NULL);
-	slot = table_slot_create(table, NULL);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
-		keep_secret(slot);
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(table, AccessShareLock);
+	access_read_table(cache.relid, keep_secret, NULL);
 	cache.loaded = true;
 }
 

@@ -31,9 +31,10 @@ typedef struct Invariant
 	" UNION ALL SELECT tenant_id, 'refund', refund_no, status, version FROM @schema@.idem_refund" \
 	" UNION ALL SELECT tenant_id, 'dispute', format('{\"channel\": %s, \"account\": %s, \"dispute_no\": %s}'," \
 	" to_json(channel), to_json(account), to_json(dispute_no)), stage, version FROM @schema@.idem_dispute" \
-	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly)"
+	" UNION ALL SELECT tenant_id, 'anomaly', anomaly_no, status, version FROM @schema@.idem_anomaly" \
+	" UNION ALL SELECT tenant_id, 'entitlement', grant_key, status, version FROM @schema@.idem_entitlement)"
 
-#define OWN_ENTITIES " ('order', 'payment', 'refund', 'dispute', 'anomaly')"
+#define OWN_ENTITIES " ('order', 'payment', 'refund', 'dispute', 'anomaly', 'entitlement')"
 
 static const Invariant invariants[] = {
 
@@ -290,6 +291,89 @@ static const Invariant invariants[] = {
 		" OR d.payment_no <> r.payment_no OR d.order_id <> r.order_id OR upper(d.currency) <> upper(r.currency))"
 	},
 
+	/* ---------- entitlements ---------- */
+
+	/* What was revoked is the sum of its revocations, and shows in the status */
+	{
+		"entitlement_sums",
+		"SELECT e.tenant_id, 'entitlement', e.grant_key,"
+		" format('status %s, quantity %s, withheld %s, revoked %s, by its revocations %s',"
+		" e.status, e.quantity, e.withheld, e.revoked, coalesce(r.quantity, 0))"
+		" FROM @schema@.idem_entitlement e LEFT JOIN"
+		" (SELECT tenant_id, grant_key, sum(quantity) AS quantity FROM @schema@.idem_revocation"
+		" GROUP BY tenant_id, grant_key) r ON r.tenant_id = e.tenant_id AND r.grant_key = e.grant_key"
+		" WHERE e.revoked <> coalesce(r.quantity, 0) OR e.withheld::numeric + e.revoked > e.quantity"
+		" OR e.status <> CASE WHEN e.revoked = 0 THEN 'granted'"
+		" WHEN e.withheld + e.revoked < e.quantity THEN 'partly_revoked' ELSE 'revoked' END"
+		" UNION ALL SELECT r.tenant_id, 'revocation', format('%s, %s', r.grant_key, r.revoke_no), 'nothing was granted under this key'"
+		" FROM @schema@.idem_revocation r LEFT JOIN @schema@.idem_entitlement e"
+		" ON e.tenant_id = r.tenant_id AND e.grant_key = r.grant_key WHERE e.grant_key IS NULL"
+	},
+
+	/* What a payment pays for is tied to the money that paid its purchase */
+	{
+		"entitlement_of_receipt",
+		"SELECT e.tenant_id, 'entitlement', e.grant_key,"
+		" format('payment %s, order %s, purchase %s, receipt %s: %s, order %s, purchase %s', coalesce(e.payment_no, 'none'),"
+		" e.order_id, e.purchase_no, coalesce(e.receipt_no, 'none'), coalesce(r.disposition, 'none'), r.order_id, r.purchase_no)"
+		" FROM @schema@.idem_entitlement e"
+		" LEFT JOIN @schema@.idem_receipt r ON r.tenant_id = e.tenant_id AND r.receipt_no = e.receipt_no"
+		" LEFT JOIN @schema@.idem_payment p ON p.tenant_id = e.tenant_id AND p.payment_no = e.payment_no"
+		" WHERE CASE WHEN e.payment_no IS NULL THEN e.receipt_no IS NOT NULL OR (e.campaign IS NULL AND NOT e.free)"
+		" ELSE r.disposition IS DISTINCT FROM 'applied' OR (r.order_id, r.purchase_no) IS DISTINCT FROM (e.order_id, e.purchase_no)"
+		" OR (p.order_id, p.purchase_no) IS DISTINCT FROM (e.order_id, e.purchase_no) END"
+	},
+
+	/* Money that went back took its share with it */
+	{
+		"entitlement_follows_refund",
+		"SELECT e.tenant_id, 'entitlement', e.grant_key,"
+		" format('quantity %s, withheld %s, revoked %s, on refund %s; of receipt %s %s of %s went back',"
+		" e.quantity, e.withheld, e.revoked, e.on_refund, r.receipt_no, r.refunded, r.amount)"
+		" FROM @schema@.idem_entitlement e JOIN @schema@.idem_receipt r"
+		" ON r.tenant_id = e.tenant_id AND r.receipt_no = e.receipt_no"
+		" WHERE r.refunded > 0 AND e.on_refund <> 'none' AND e.withheld::numeric + e.revoked <"
+		" CASE WHEN e.on_refund = 'full' OR r.refunded >= r.amount THEN e.quantity"
+		" ELSE div(e.quantity::numeric * r.refunded, r.amount) END"
+	},
+
+	/* A campaign's counters are the sums of what it granted, in its limits */
+	{
+		"campaign_counts",
+		"WITH standing AS (SELECT tenant_id, campaign, user_id, sum(quantity - withheld - revoked) AS n"
+		" FROM @schema@.idem_entitlement WHERE campaign IS NOT NULL GROUP BY tenant_id, campaign, user_id)"
+		" SELECT tenant_id, 'campaign', campaign, format('granted %s, by its entitlements %s, ceiling %s, total %s',"
+		" coalesce(c.granted::text, 'no row'), coalesce(s.n, 0), c.ceiling, c.total)"
+		" FROM @schema@.idem_campaign c FULL JOIN"
+		" (SELECT tenant_id, campaign, sum(n) AS n FROM standing GROUP BY tenant_id, campaign) s USING (tenant_id, campaign)"
+		" WHERE c.granted IS DISTINCT FROM coalesce(s.n, 0) OR c.granted > c.ceiling"
+		" OR (c.total IS NULL) <> (c.ceiling IS NULL) OR c.ceiling < c.total"
+		" UNION ALL SELECT tenant_id, 'campaign_user', format('%s, %s', campaign, user_id),"
+		" format('granted %s, by the entitlements %s, ceiling %s', coalesce(u.granted::text, 'no row'), coalesce(s.n, 0), u.ceiling)"
+		" FROM @schema@.idem_campaign_user u FULL JOIN standing s USING (tenant_id, campaign, user_id)"
+		" WHERE u.granted IS DISTINCT FROM coalesce(s.n, 0) OR u.granted > u.ceiling"
+	},
+
+	/* ---------- hooks ---------- */
+
+	/* A hook can be called */
+	{
+		"hook_stands",
+		"SELECT NULL, 'hook', format('%s.%s', h.entity, h.to_state), format('%s as role %s: %s', h.function, h.role,"
+		" CASE WHEN s.state IS NULL THEN 'there is no such state' WHEN to_regrole(quote_ident(h.role)) IS NULL THEN 'the role is missing'"
+		" ELSE 'the function is missing' END)"
+		" FROM @schema@.idem_hook h LEFT JOIN @schema@.idem_machine_state s ON s.machine = h.entity AND s.state = h.to_state"
+		" WHERE s.state IS NULL OR to_regrole(quote_ident(h.role)) IS NULL OR to_regprocedure(h.function) IS NULL"
+	},
+
+	/* What failed of a hook, a human can see */
+	{
+		"hook_failure_shown",
+		"SELECT f.tenant_id, f.entity, f.key, format('the hook of %s.%s has failed, and no anomaly tells of it', f.entity, f.to_state)"
+		" FROM @schema@.idem_hook_failure f WHERE NOT EXISTS (SELECT FROM @schema@.idem_anomaly a"
+		" WHERE a.tenant_id = f.tenant_id AND a.kind = 'hook_failed' AND a.entity = f.entity AND a.key = f.key)"
+	},
+
 	/* ---------- requests ---------- */
 
 	/* A request has a response once it is finished, and not before */
@@ -432,6 +516,11 @@ static const Invariant invariants[] = {
 		" ('idem_cluster', 'zz_idem_guard'), ('idem_cluster', 'zz_idem_truncate'),"
 		" ('idem_anomaly', 'zz_idem_guard'), ('idem_anomaly', 'zz_idem_record'), ('idem_anomaly', 'zz_idem_truncate'),"
 		" ('idem_notification', 'zz_idem_guard'), ('idem_notification', 'zz_idem_truncate'),"
+		" ('idem_entitlement', 'zz_idem_guard'), ('idem_entitlement', 'zz_idem_record'), ('idem_entitlement', 'zz_idem_truncate'),"
+		" ('idem_revocation', 'zz_idem_guard'), ('idem_revocation', 'zz_idem_truncate'),"
+		" ('idem_campaign', 'zz_idem_guard'), ('idem_campaign', 'zz_idem_truncate'),"
+		" ('idem_campaign_user', 'zz_idem_guard'), ('idem_campaign_user', 'zz_idem_truncate'),"
+		" ('idem_hook', 'idem_hook_changed'), ('idem_hook', 'idem_hook_emptied'),"
 		" ('idem_lease', 'zz_idem_guard'), ('idem_lease', 'zz_idem_truncate'),"
 		" ('idem_request', 'zz_idem_guard'), ('idem_request', 'zz_idem_truncate'),"
 		" ('idem_history', 'zz_idem_guard'), ('idem_history', 'zz_idem_truncate'),"
@@ -458,6 +547,7 @@ static const Invariant invariants[] = {
 		" ('idem_receipt_pkey'), ('idem_receipt_trade'), ('idem_receipt_payment'), ('idem_receipt_applied'),"
 		" ('idem_refund_pkey'), ('idem_refund_channel'), ('idem_dispute_pkey'), ('idem_cluster_pkey'), ('idem_anomaly_pkey'), ('idem_anomaly_open'),"
 		" ('idem_notification_pkey'), ('idem_channel_event_pkey'), ('idem_channel_event_change_pkey'), ('idem_channel_account_pkey'),"
+		" ('idem_entitlement_pkey'), ('idem_revocation_pkey'), ('idem_campaign_pkey'), ('idem_campaign_user_pkey'), ('idem_hook_pkey'),"
 		" ('idem_lease_pkey'), ('idem_request_pkey'), ('idem_outbox_pkey'), ('idem_access_pkey'),"
 		" ('idem_token_used_pkey'), ('idem_token_secret_pkey')) w (name)"
 		" LEFT JOIN pg_class c ON c.relname = w.name AND c.relnamespace = $1"

@@ -72,10 +72,18 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('cashier', 'idem_release_refunds'),
 	('fulfil', 'idem_ship_order'),
 	('fulfil', 'idem_complete_order'),
+	('fulfil', 'idem_grant_entitlement'),
+	('fulfil', 'idem_revoke_entitlement'),
+	('fulfil', 'idem_get_entitlement'),
 	('auditor', 'idem_get_payment'),
 	('auditor', 'idem_find_payment'),
 	('auditor', 'idem_get_order'),
 	('auditor', 'idem_get_receipts'),
+	('auditor', 'idem_get_entitlement'),
+	('operator', 'idem_set_campaign'),
+	('operator', 'idem_set_hook'),
+	('operator', 'idem_remove_hook'),
+	('operator', 'idem_retry_hooks'),
 	('operator', 'idem_resolve_anomaly'),
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_reroute_notification'),
@@ -99,7 +107,8 @@ INSERT INTO @extschema@.idem_capability (capability, function_name, any_tenant) 
 	('fulfil', 'idem_key', true),
 	('relay', 'idem_key', true),
 	('operator', 'idem_key', true),
-	('auditor', 'idem_key', true);
+	('auditor', 'idem_key', true),
+	('auditor', 'idem_may_see', true);
 
 /*
  * Row changes send no invalidation by themselves.  Row triggers, since logical
@@ -109,7 +118,7 @@ CREATE FUNCTION @extschema@.idem_access_changed() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_access_changed';
 COMMENT ON FUNCTION @extschema@.idem_access_changed() IS
-'Trigger on idem_access, idem_capability and idem_token_secret: tells every session to read them again.';
+'Trigger on idem_access, idem_capability, idem_token_secret and idem_hook: tells every session to read them again.';
 
 CREATE TRIGGER idem_access_changed AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idem_access
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_access_changed();
@@ -136,7 +145,7 @@ CREATE FUNCTION @extschema@.idem_allow(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_allow';
 COMMENT ON FUNCTION @extschema@.idem_allow(regrole, text, text) IS
-'Lets a role, and who inherits its rights, call the functions of a capability for a tenant (*: for all): notes it in idem_access, grants EXECUTE on them and USAGE on the schema. Only for superusers and members of the extension''s owner (42501).
+'Lets a role, and who inherits its rights, call the functions of a capability for a tenant (*: for all): notes it in idem_access, grants EXECUTE on them, SELECT on the views that show what they return, and USAGE on the schema. Only for superusers and members of the extension''s owner (42501).
 Rows that a dropped role of the same name left behind go: a row is left behind when the role may execute none of its capability''s functions.
 Outcomes: allowed; duplicate (nothing was missing); in_progress (another transaction is changing access).
 Errors: 22004, 22023 (unknown capability, no such role), 42501.';
@@ -149,7 +158,7 @@ CREATE FUNCTION @extschema@.idem_disallow(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_disallow';
 COMMENT ON FUNCTION @extschema@.idem_disallow(regrole, text, text) IS
-'Takes back what idem_allow gave, and EXECUTE on the functions that nothing else allowed to the role needs. USAGE on the schema stays. Only for superusers and members of the extension''s owner (42501).
+'Takes back what idem_allow gave, EXECUTE on the functions that nothing else allowed to the role needs, and SELECT on their views. USAGE on the schema stays. Only for superusers and members of the extension''s owner (42501).
 Outcomes: removed; duplicate (there was no such row); in_progress (another transaction is changing access).
 Errors: 22004, 22023 (unknown capability, no such role), 42501.';
 

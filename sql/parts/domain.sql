@@ -21,3 +21,11 @@ COMMENT ON DOMAIN @extschema@.idem_price IS 'A price in minor units of its curre
 CREATE DOMAIN @extschema@.idem_currency AS text COLLATE "C"
 	CHECK (octet_length(VALUE) = 3);
 COMMENT ON DOMAIN @extschema@.idem_currency IS 'An ISO 4217 currency code, three letters in upper case.';
+
+CREATE DOMAIN @extschema@.idem_quantity AS bigint
+	CHECK (VALUE > 0);
+COMMENT ON DOMAIN @extschema@.idem_quantity IS 'A number of units, greater than zero.';
+
+CREATE DOMAIN @extschema@.idem_count AS bigint
+	CHECK (VALUE >= 0);
+COMMENT ON DOMAIN @extschema@.idem_count IS 'A number of units, zero allowed.';

@@ -123,6 +123,49 @@ CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_payment
 CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_payment_key
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
 
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_entitlement
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=entitlement', 'entity=entitlement', 'state=status', 'tenant=tenant_id', 'key=grant_key',
+		'version=version', 'frozen=tenant_id', 'frozen=grant_key', 'frozen=user_id', 'frozen=benefit',
+		'frozen=quantity', 'frozen=withheld', 'frozen=payment_no', 'frozen=receipt_no', 'frozen=order_id',
+		'frozen=purchase_no', 'frozen=campaign', 'frozen=on_refund', 'frozen=free', 'frozen=granted_at',
+		'grows=revoked');
+CREATE TRIGGER zz_idem_record AFTER INSERT OR UPDATE ON @extschema@.idem_entitlement
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'machine=entitlement', 'entity=entitlement', 'state=status', 'tenant=tenant_id', 'key=grant_key',
+		'version=version', 'frozen=tenant_id', 'frozen=grant_key', 'frozen=user_id', 'frozen=benefit',
+		'frozen=quantity', 'frozen=withheld', 'frozen=payment_no', 'frozen=receipt_no', 'frozen=order_id',
+		'frozen=purchase_no', 'frozen=campaign', 'frozen=on_refund', 'frozen=free', 'frozen=granted_at',
+		'grows=revoked', 'birth=grant', 'outbox=on', 'aggregate=order', 'aggregate_id=order_id',
+		'payload=order_id', 'payload=purchase_no', 'payload=payment_no', 'payload=receipt_no', 'payload=grant_key',
+		'payload=user_id', 'payload=benefit', 'payload=quantity', 'payload=withheld', 'payload=revoked',
+		'payload=campaign');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_entitlement
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* A revocation only ever takes more, where a refund has the number of one that was made by hand. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_revocation
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=revocation', 'tenant=tenant_id', 'key=grant_key', 'key=revoke_no', 'frozen=tenant_id',
+		'frozen=grant_key', 'frozen=revoke_no', 'frozen=asked', 'frozen=reason', 'frozen=created_at',
+		'grows=quantity');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_revocation
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
+/* Counters go up and down, what they count stays. */
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_campaign
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=campaign', 'tenant=tenant_id', 'key=campaign', 'frozen=tenant_id', 'frozen=campaign',
+		'frozen=created_at');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_campaign
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_campaign_user
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(
+		'own=on', 'entity=campaign_user', 'tenant=tenant_id', 'key=campaign', 'key=user_id', 'frozen=tenant_id',
+		'frozen=campaign', 'frozen=user_id');
+CREATE TRIGGER zz_idem_truncate BEFORE TRUNCATE ON @extschema@.idem_campaign_user
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_guard();
+
 /* A lease is lost and won, but its fence never comes again. */
 CREATE TRIGGER zz_idem_guard BEFORE UPDATE OR DELETE ON @extschema@.idem_lease
 	FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_guard(

@@ -37,7 +37,8 @@ COMMENT ON TABLE @extschema@.idem_machine_move IS
 'The legal moves of each machine. fact: something that already happened outside and is recorded whatever the state says.';
 
 INSERT INTO @extschema@.idem_machine (name, builtin) VALUES
-	('order', true), ('payment', true), ('refund', true), ('dispute', true), ('anomaly', true);
+	('order', true), ('payment', true), ('refund', true), ('dispute', true), ('anomaly', true),
+	('entitlement', true);
 
 INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, active) VALUES
 	('order', 'pending', true, false, true),
@@ -66,7 +67,10 @@ INSERT INTO @extschema@.idem_machine_state (machine, state, initial, final, acti
 	('dispute', 'won', false, true, false),
 	('dispute', 'lost', false, true, true),
 	('anomaly', 'opened', true, false, true),
-	('anomaly', 'resolved', false, true, false);
+	('anomaly', 'resolved', false, true, false),
+	('entitlement', 'granted', true, false, true),
+	('entitlement', 'partly_revoked', false, false, true),
+	('entitlement', 'revoked', false, true, false);
 
 INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event, fact) VALUES
 	('order', 'pending', 'paid', 'pay', false),
@@ -122,7 +126,10 @@ INSERT INTO @extschema@.idem_machine_move (machine, from_state, to_state, event,
 	('dispute', 'opened', 'lost', 'lose', false),
 	('dispute', 'won', 'lost', 'lose', true),
 	('dispute', 'lost', 'won', 'win', true),
-	('anomaly', 'opened', 'resolved', 'resolve', false);
+	('anomaly', 'opened', 'resolved', 'resolve', false),
+	('entitlement', 'granted', 'partly_revoked', 'revoke', false),
+	('entitlement', 'granted', 'revoked', 'revoke', false),
+	('entitlement', 'partly_revoked', 'revoked', 'revoke', false);
 
 CREATE TABLE @extschema@.idem_history (
 	tenant_id text COLLATE "C" NOT NULL,

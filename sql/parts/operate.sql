@@ -31,7 +31,7 @@ CREATE FUNCTION @extschema@.idem_sweep(max_rows integer DEFAULT 1000)
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_sweep';
 COMMENT ON FUNCTION @extschema@.idem_sweep(integer) IS
-'Takes away what has run out, over all tenants, at most max_rows of each kind, oldest first, and leaves out what is locked. Returns a row for each kind: requests (finished, past their ttl), tokens (consumed, past their expiry and 24 hours). Reads about as many rows as it takes away. Call it until it has less to do than it may.
+'Takes away what has run out, over all tenants, at most max_rows of each kind, oldest first, and leaves out what is locked. Returns a row for each kind: requests (finished, past their ttl), tokens (consumed, past their expiry and 24 hours), hooks (that failed, and are tried again). Reads about as many rows as it takes away. Call it until it has less to do than it may.
 Errors: ID008, 22004, 22023.';
 
 CREATE FUNCTION @extschema@.idem_drop_guard() RETURNS event_trigger
@@ -76,6 +76,12 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_refund', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_cluster', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_dispute', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_notification', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_campaign_user', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_entitlement', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_revocation', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_hook', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_hook_failure', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_anomaly', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_lease', '');
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idem_request', '');

@@ -56,6 +56,20 @@ INSERT INTO idem_request (tenant_id, scope, key, status, attempt, fingerprint_ve
 	('verify', 'shop', 'done', 'completed', 1, 1, 'resume', now(), now(), now(), 204, NULL),
 	('verify', 'shop', 'free', 'released', 1, 1, 'resume', now(), now(), now(), NULL, NULL);
 
+INSERT INTO idem_campaign (tenant_id, campaign, total, per_user, granted, ceiling, created_at) VALUES
+	('verify', 'sale', 5, 4, 3, 5, now());
+INSERT INTO idem_campaign_user (tenant_id, campaign, user_id, granted, ceiling) VALUES ('verify', 'sale', 'ann', 3, 4);
+INSERT INTO idem_entitlement (tenant_id, grant_key, user_id, benefit, quantity, withheld, revoked, status, payment_no, receipt_no, order_id, purchase_no, campaign, on_refund, free, granted_at) VALUES
+	('verify', 'grant-paid', 'ann', 'points', 5, 1, 1, 'partly_revoked', 'pay-paid', '9001', 'order-paid', 1, 'sale', 'proportional', false, now()),
+	('verify', 'grant-back', 'ann', 'points', 5, 0, 5, 'revoked', 'pay-back', '9002', 'order-back', 1, NULL, 'proportional', false, now()),
+	('verify', 'grant-none', 'ann', 'points', 5, 0, 0, 'granted', 'pay-back', '9002', 'order-back', 1, NULL, 'none', false, now()),
+	('verify', 'grant-free', 'ann', 'points', 5, 0, 0, 'granted', NULL, NULL, NULL, NULL, NULL, 'full', true, now());
+INSERT INTO idem_revocation (tenant_id, grant_key, revoke_no, asked, quantity, by_refund, created_at) VALUES
+	('verify', 'grant-paid', 'by-hand', 1, 1, false, now()),
+	('verify', 'grant-back', 'back-1', NULL, 3, true, now()),
+	('verify', 'grant-back', 'back-2', NULL, 2, true, now());
+INSERT INTO idem_hook (entity, to_state, function, role, on_error) VALUES ('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)', session_user, 'record');
+
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
 
 /*
@@ -191,6 +205,41 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET trade_no = 'verify-3' 
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET currency = 'USD' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_dispute SET payment_no = 'pay-paid' WHERE tenant_id = 'verify' AND dispute_no = 'dispute-3'$$);
 
+-- entitlement_sums
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET revoked = 2 WHERE tenant_id = 'verify' AND grant_key = 'grant-free'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET status = 'granted' WHERE tenant_id = 'verify' AND grant_key = 'grant-back'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET status = 'revoked' WHERE tenant_id = 'verify' AND grant_key = 'grant-free'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_revocation SET quantity = 4 WHERE tenant_id = 'verify' AND revoke_no = 'back-1'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_revocation SET grant_key = 'grant-gone' WHERE tenant_id = 'verify' AND revoke_no = 'by-hand'$$);
+
+-- entitlement_of_receipt
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET receipt_no = '9003' WHERE tenant_id = 'verify' AND grant_key = 'grant-none'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET receipt_no = '9999' WHERE tenant_id = 'verify' AND grant_key = 'grant-none'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET payment_no = 'pay-more' WHERE tenant_id = 'verify' AND grant_key = 'grant-none'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET free = false WHERE tenant_id = 'verify' AND grant_key = 'grant-free'$$);
+
+-- entitlement_follows_refund
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET on_refund = 'proportional' WHERE tenant_id = 'verify' AND grant_key = 'grant-none'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET on_refund = 'full' WHERE tenant_id = 'verify' AND grant_key = 'grant-none'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET revoked = 4, status = 'partly_revoked' WHERE tenant_id = 'verify' AND grant_key = 'grant-back';
+	UPDATE idem_revocation SET quantity = 2 WHERE tenant_id = 'verify' AND revoke_no = 'back-1'$$);
+
+-- campaign_counts
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_campaign SET granted = 4 WHERE tenant_id = 'verify'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_campaign SET total = 6 WHERE tenant_id = 'verify'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_campaign_user SET granted = 4 WHERE tenant_id = 'verify'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET user_id = 'bob' WHERE tenant_id = 'verify' AND grant_key = 'grant-paid'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_entitlement SET campaign = 'gone' WHERE tenant_id = 'verify' AND grant_key = 'grant-free'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_campaign WHERE tenant_id = 'verify'$$);
+
+-- hook_stands
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_hook SET role = 'regress_nobody'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_hook SET function = 'pg_catalog.jsonb_gone(jsonb)', role = 'pg_monitor'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_hook SET to_state = 'gone', role = 'pg_monitor'$$);
+
+-- hook_failure_shown
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_hook_failure VALUES ('verify', 'payment', 'pay-paid', 'paid', 2, NULL, '{}', 1, now(), 'P0001', 'no', now())$$);
+
 -- request_answered
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET status = 'lost' WHERE tenant_id = 'verify' AND key = 'begun'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET status = 'started' WHERE tenant_id = 'verify' AND key = 'done'$$);
@@ -251,3 +300,4 @@ SELECT * FROM pg_temp.broken_by($$UPDATE pg_index SET indisvalid = false WHERE i
 
 -- sound again
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
+DELETE FROM idem_hook WHERE entity = 'entitlement';

@@ -22,12 +22,13 @@ my $owner = $node->safe_psql('postgres', 'SELECT current_user');
 # Scripts whose subject takes a superuser: they make roles, load rows as a
 # restore does, add triggers, change settings.  They meet the traps as one who
 # is not the extension's owner.
-my %role = map { $_ => 'mighty' } qw(errors machine key lease order payment_life receipt verify);
+my %role = map { $_ => 'mighty' } qw(errors machine key lease order payment_life receipt verify stuck);
 
 # Scripts that would trap themselves: they look at who was granted what, ask by
 # the names of types, make indexes and checks on our tables with operators of
-# their own.  (Rights are checked at every call of the others.)
-my %left_out = map { $_ => 1 } qw(catalog access outbox);
+# their own, or functions that are to be called from inside.  (Rights are
+# checked at every call of the others.)
+my %left_out = map { $_ => 1 } qw(catalog access outbox hook);
 
 $node->safe_psql('home', <<'SQL');
 CREATE ROLE mallory LOGIN;

@@ -69,3 +69,14 @@ SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, a
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'work', lease => '10 years');
 SELECT c.outcome FROM idem_request r, idem_checkpoint_request(tenant_id, scope, key, attempt, 'sent', '{"to": "bank"}') c WHERE tenant_id = 'kinds' AND key = 'work';
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 microsecond', on_expiry => 'unknown');
+
+-- granted for money, of a campaign, for nothing; revoked in part and in full
+SELECT outcome FROM idem_set_campaign('kinds', 'spring', 10, 5);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-done', 'ann', 'points', 3, 'pay-done', 'spring');
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-free', 'ann', 'points', 3, free => true);
+SELECT outcome, quantity FROM idem_grant_entitlement('kinds', 'grant-gone', 'bob', 'points', 3, campaign => 'spring');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-free', 'by-hand', 1);
+
+-- a hook that fails
+SELECT outcome FROM idem_set_hook('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)');
+SELECT outcome, remaining FROM idem_revoke_entitlement('kinds', 'grant-gone', 'by-hand');
