@@ -42,9 +42,9 @@ refund_fact_fits(const RefundFact *fact, const Receipt *receipt)
 
 /* ---------- the money ---------- */
 
-/* Of a payment's receipts that fit, the only one, else the applied one */
+/* Of a payment's receipts, or its orphans, that fit: the only one, else the applied one */
 static Receipt *
-find_by_payment(IdemCall *call, const RefundFact *fact, IdemSight sight)
+find_by_payment(IdemCall *call, const RefundFact *fact, const IdemIndex *index, IdemSight sight)
 {
 	Datum		keys[] = {call->tenant_id, fact->payment_no.value};
 	Receipt    *only = NULL;
@@ -52,7 +52,7 @@ find_by_payment(IdemCall *call, const RefundFact *fact, IdemSight sight)
 	int			n = 0;
 	ListCell   *cell;
 
-	foreach(cell, idem_look_all(call, &receipt_by_payment, keys, lengthof(keys), sight))
+	foreach(cell, idem_look_all(call, index, keys, lengthof(keys), sight))
 	{
 		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
 
@@ -72,7 +72,9 @@ refund_find_receipt(IdemCall *call, const RefundFact *fact, IdemSight sight)
 	Receipt    *receipt = NULL;
 
 	if (idem_is_given(fact->payment_no))
-		receipt = find_by_payment(call, fact, sight);
+		receipt = find_by_payment(call, fact, &receipt_by_payment, sight);
+	if (receipt == NULL && idem_is_given(fact->payment_no))
+		receipt = find_by_payment(call, fact, &receipt_orphans, sight);
 	if (receipt == NULL)
 		receipt = receipt_look_trade(call, fact->channel, fact->account, fact->trade_no, sight);
 	return receipt != NULL && refund_fact_fits(fact, receipt) ? receipt : NULL;

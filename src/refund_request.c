@@ -107,23 +107,36 @@ replay(IdemCall *call, const Request *request, const Refund *refund, IdemSight s
 
 /* ---------- the receipt ---------- */
 
+/* The receipt that was named, if it is one of the payment's */
+static Receipt *
+named_receipt(IdemCall *call, const Request *request)
+{
+	Receipt    *receipt = receipt_look(call, request->receipt_no.value, IDEM_SIGHT_LATEST);
+
+	if (receipt == NULL)
+		receipt_not_found(request->receipt_no.value);
+	if (receipt->payment_no.isnull ||
+		!idem_same_text(receipt->payment_no.value, request->payment_no))
+		ereport(ERROR,
+				(errcode(ERRCODE_IDEM_NOT_FOUND),
+				 errmsg("receipt \"%s\" is not one of payment \"%s\"",
+						TextDatumGetCString(receipt->receipt_no),
+						TextDatumGetCString(request->payment_no)),
+				 errdetail("The money came for another payment, or for none."),
+				 errhint("idem_get_receipts() shows the payment's; idem_refund_receipt() sends back money without a payment.")));
+	return receipt;
+}
+
 /* The receipt that the money is to come from; NULL: the payment is not paid */
 static Receipt *
 find_receipt(IdemCall *call, const Request *request)
 {
 	Payment    *payment = payment_look(call, request->payment_no, IDEM_SIGHT_LATEST);
-	Receipt    *receipt;
 
 	if (payment == NULL)
 		payment_not_found(request->payment_no);
 	if (!request->receipt_no.isnull)
-	{
-		receipt = receipt_look(call, request->receipt_no.value, IDEM_SIGHT_LATEST);
-		if (receipt == NULL || receipt->payment_no.isnull ||
-			!idem_same_text(receipt->payment_no.value, request->payment_no))
-			receipt_not_found(request->receipt_no.value);
-		return receipt;
-	}
+		return named_receipt(call, request);
 	if (payment->status != PAYMENT_PAID)
 		return NULL;
 	return receipt_look_applied(call, payment->order_id, payment->purchase_no,

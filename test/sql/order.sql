@@ -141,15 +141,9 @@ SELECT outcome FROM idem_create_payment('order', 'refunded_row', 100, 'CNY', pay
 SELECT outcome FROM idem_confirm_payment('order', 'refunded_row_1', 'alipay', 'T-refunded_row', 100, 'CNY');
 SELECT outcome FROM idem_begin_close('order', 'state_expired');
 SELECT outcome FROM idem_finish_close('order', 'state_expired', 'closed', expire_order => true);
--- what drives refunds will do this
-INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, amount, currency,
-	status, cause, created_at)
-SELECT tenant_id, 'R-' || order_id, receipt_no, payment_no, order_id, purchase_no, amount, currency,
-	'succeeded', 'request', created_at
-FROM idem_receipt WHERE tenant_id = 'order' AND order_id IN ('refunded', 'refunded_row');
-UPDATE idem_receipt SET refund_reserved = amount, refunded = amount
-WHERE tenant_id = 'order' AND order_id IN ('refunded', 'refunded_row');
-UPDATE idem_order SET status = 'refunded' WHERE tenant_id = 'order' AND order_id = 'refunded';
+SELECT o, r.outcome FROM unnest('{refunded,refunded_row}'::text[]) o, idem_receipt c, idem_request_refund(tenant_id, payment_no, 'R-' || o, 100, 'CNY') r
+WHERE tenant_id = 'order' AND order_id = o ORDER BY 1;
+SELECT o, r.outcome FROM unnest('{refunded,refunded_row}'::text[]) o, idem_settle_refund('order', 'R-' || o, 'succeeded') r;
 SELECT o, r.status, r.version FROM state, idem_get_order('order', o) r ORDER BY n;
 
 SELECT o, r.outcome, r.status FROM state, idem_create_order('order', o, 100, 'CNY') r ORDER BY n;
