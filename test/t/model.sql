@@ -64,6 +64,19 @@ BEGIN
 	IF span <= '0' THEN PERFORM model.raise('22023', 'span'); END IF;
 END $$;
 
+-- ---- numbers ------------------------------------------------------------------
+
+-- What the extension has just given to a thing that the twin has not yet.
+CREATE FUNCTION model.new_payment_no(t text, o text) RETURNS text LANGUAGE sql AS $$
+	SELECT c.payment_no FROM idem_payment c
+	WHERE c.tenant_id = t AND c.order_id = o AND NOT EXISTS (SELECT FROM model.payments m WHERE m.tenant_id = t AND m.payment_no = c.payment_no)
+	ORDER BY c.created_at LIMIT 1 $$;
+
+CREATE FUNCTION model.new_anomaly_no(t text, kind text, entity text, key text) RETURNS text LANGUAGE sql AS $$
+	SELECT c.anomaly_no FROM idem_anomaly c
+	WHERE c.tenant_id = t AND c.kind = new_anomaly_no.kind AND c.entity = new_anomaly_no.entity AND c.key = new_anomaly_no.key
+		AND NOT EXISTS (SELECT FROM model.anomalies m WHERE m.tenant_id = t AND m.anomaly_no = c.anomaly_no) $$;
+
 -- ---- rows ---------------------------------------------------------------------
 
 CREATE FUNCTION model.order_of(t text, o text) RETURNS model.orders LANGUAGE sql AS $$
@@ -92,8 +105,25 @@ CREATE FUNCTION model.applied(t text, o text, purchase int) RETURNS model.receip
 CREATE FUNCTION model.order_to(t text, o text, state text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE was model.orders := model.order_of(t, o);
 BEGIN
-	UPDATE model.orders SET status = state, version = version + 1 WHERE tenant_id = t AND order_id = o;
+	UPDATE model.orders SET status = state, version = version + 1, refunded_from = CASE state WHEN 'refunded' THEN was.status END
+	WHERE tenant_id = t AND order_id = o;
 	PERFORM model.moved(t, 'order', o, was.version + 1, was.status, state);
+END $$;
+
+-- The order of purchase 1 is refunded when all of the money that paid it went
+-- back, and is what it was before when some of it comes again.
+CREATE FUNCTION model.order_follows(t text, o text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	was model.orders := model.order_of(t, o);
+	paid model.receipts := model.applied(t, o, 1);
+	gone boolean := coalesce(paid.refunded > 0 AND paid.refunded >= paid.amount, false);
+BEGIN
+	IF paid.receipt_no IS NULL THEN RETURN; END IF;
+	IF gone AND was.status IN ('paid', 'shipped', 'completed') THEN
+		PERFORM model.order_to(t, o, 'refunded');
+	ELSIF NOT gone AND was.status = 'refunded' THEN
+		PERFORM model.order_to(t, o, was.refunded_from);
+	END IF;
 END $$;
 
 CREATE FUNCTION model.payment_to(t text, p text, state text, check_at timestamptz DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
@@ -122,10 +152,7 @@ BEGIN
 	UPDATE model.anomalies SET hits = hits + 1, version = version + 1, last_hit_at = model.now()
 	WHERE tenant_id = t AND kind = open_anomaly.kind AND entity = open_anomaly.entity AND key = open_anomaly.key AND status = 'opened';
 	IF FOUND THEN RETURN; END IF;
-	SELECT anomaly_no INTO number FROM idem_anomaly a
-	WHERE tenant_id = t AND kind = open_anomaly.kind AND entity = open_anomaly.entity AND key = open_anomaly.key
-		AND NOT EXISTS (SELECT FROM model.anomalies m WHERE m.tenant_id = t AND m.anomaly_no = a.anomaly_no);
-	number := coalesce(number, format('only in the model: %s %s', open_anomaly.kind, open_anomaly.key));
+	number := coalesce(model.new_anomaly_no(t, kind, entity, key), format('only in the model: %s %s', open_anomaly.kind, open_anomaly.key));
 	INSERT INTO model.anomalies (tenant_id, anomaly_no, kind, entity, key, status, order_id, detail, opened_at, last_hit_at)
 	VALUES (t, number, open_anomaly.kind, open_anomaly.entity, open_anomaly.key, 'opened', o, open_anomaly.detail, model.now(), model.now());
 	PERFORM model.moved(t, 'anomaly', number, 1, NULL, 'opened', 'open');
@@ -172,8 +199,8 @@ BEGIN
 	IF NOT model.makes_sense(r) OR rest <= 0 OR EXISTS (SELECT FROM model.refunds f WHERE f.tenant_id = t AND f.refund_no = 'A' || number) THEN
 		RETURN;
 	END IF;
-	INSERT INTO model.refunds (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, account, amount, currency, status, cause, reason, created_at)
-	VALUES (t, 'A' || number, number, r.payment_no, r.order_id, r.purchase_no, r.channel, r.account, rest, r.currency, 'requested', cause, refund_rest.reason, model.now());
+	INSERT INTO model.refunds (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, account, amount, currency, status, cause, reason, created_at, next_check_at)
+	VALUES (t, 'A' || number, number, r.payment_no, r.order_id, r.purchase_no, r.channel, r.account, rest, r.currency, 'requested', cause, refund_rest.reason, model.now(), model.now());
 	UPDATE model.receipts SET refund_reserved = refund_reserved + rest WHERE tenant_id = t AND receipt_no = number;
 	PERFORM model.moved(t, 'refund', 'A' || number, 1, NULL, 'requested', 'request');
 END $$;
@@ -219,7 +246,7 @@ BEGIN
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'active payment'); END IF;
 		p := model.payment_of(tenant_id, (model.applied(tenant_id, order_id, 1)).payment_no);
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'paid payment'); END IF;
-		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata);
+		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata), model.order_follows(tenant_id, order_id);
 		o := model.order_of(tenant_id, order_id);
 	END IF;
 	result := ROW (outcome, o.order_id, o.status, o.amount, o.currency, o.version, o.created_at, o.expires_at);
@@ -424,10 +451,7 @@ BEGIN
 	-- it was the expired one's
 	IF (model.payment_of(t, number)).payment_no IS NOT NULL THEN PERFORM model.raise('ID001', 'payment_no'); END IF;
 	IF number IS NULL THEN
-		SELECT c.payment_no INTO number FROM idem_payment c
-		WHERE c.tenant_id = t AND c.order_id = create_payment.order_id AND (model.payment_of(t, c.payment_no)).payment_no IS NULL
-		ORDER BY c.created_at LIMIT 1;
-		number := coalesce(number, 'only in the model: payment of ' || order_id);
+		number := coalesce(model.new_payment_no(t, order_id), 'only in the model: payment of ' || order_id);
 	END IF;
 	INSERT INTO model.payments VALUES (t, number, order_id, CASE WHEN r.receipt_no IS NOT NULL THEN current + 1 ELSE current END, amount, cur,
 		'pending', 1, request_key, coalesce(repurchase, false), channel, account, NULL, metadata, model.now(), least(model.now() + expires_in, CASE o.status WHEN 'pending' THEN o.expires_at END), NULL, NULL);
@@ -911,7 +935,7 @@ BEGIN
 		IF r.payment_no IS DISTINCT FROM p.payment_no OR r.disposition <> 'mismatch' THEN
 			NULL;
 		ELSIF decision = 'accept' THEN
-			IF model.makes_sense(r) AND r.refund_reserved = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
+			IF model.makes_sense(r) AND r.refund_reserved + r.disputed = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
 				AND (model.applied(t, p.order_id, p.purchase_no)).receipt_no IS NULL
 			THEN
 				outcome := 'accepted';

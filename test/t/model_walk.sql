@@ -67,8 +67,9 @@ BEGIN
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.request_key = c.request_key AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
 	UPDATE model.receipts m SET created_at = c.created_at FROM idem_receipt c
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.receipt_no = c.receipt_no AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
-	UPDATE model.refunds m SET created_at = c.created_at FROM idem_refund c
-	WHERE m.tenant_id = t AND c.tenant_id = t AND m.refund_no = c.refund_no AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
+	UPDATE model.refunds m SET created_at = c.created_at, next_check_at = c.next_check_at FROM idem_refund c
+	WHERE m.tenant_id = t AND c.tenant_id = t AND m.refund_no = c.refund_no AND (m.created_at, m.next_check_at) IS DISTINCT FROM (c.created_at, c.next_check_at)
+		AND model.near(c.created_at, m.created_at, since) AND model.near(c.next_check_at, m.next_check_at, since);
 	UPDATE model.anomalies m SET opened_at = c.opened_at, last_hit_at = c.last_hit_at, resolved_at = c.resolved_at FROM idem_anomaly c
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.anomaly_no = c.anomaly_no
 		AND (m.opened_at, m.last_hit_at, m.resolved_at) IS DISTINCT FROM (c.opened_at, c.last_hit_at, c.resolved_at)
