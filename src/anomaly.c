@@ -139,7 +139,16 @@ anomaly_open(IdemCall *call, const char *kind, const char *entity, Datum key,
 	(void) idem_run(call, &insert_anomaly, args);
 }
 
-/* The open anomaly of this kind and thing, seen or locked; NULL: none, or busy */
+static bool
+is_resolved(const IdemRow *row)
+{
+	return row != NULL && idem_text_is(IDEM_COLUMN(row, STATUS), "resolved");
+}
+
+/*
+ * The open anomaly of this kind and thing, seen or locked; NULL: none, or busy.
+ * One that whoever held its lock has resolved is none any more.
+ */
 static IdemRow *
 find_open(IdemCall *call, const char *kind, const char *entity, Datum key,
 		  IdemSight sight, bool lock)
@@ -147,9 +156,14 @@ find_open(IdemCall *call, const char *kind, const char *entity, Datum key,
 	Datum		keys[] = {
 		call->tenant_id, CStringGetTextDatum(kind), CStringGetTextDatum(entity), key
 	};
+	IdemRow    *row;
 
-	return lock ? idem_lock_row(call, &open_anomalies, keys, lengthof(keys)) :
-		idem_look(call, &open_anomalies, keys, lengthof(keys), sight);
+	if (!lock)
+		return idem_look(call, &open_anomalies, keys, lengthof(keys), sight);
+	do
+		row = idem_lock_row(call, &open_anomalies, keys, lengthof(keys));
+	while (is_resolved(row));
+	return row;
 }
 
 bool
@@ -213,12 +227,6 @@ put_resolved(IdemCall *call, const IdemRow *row)
 	idem_put_nullable(call, OUT_REASON, IDEM_NULLABLE(row, REASON));
 	idem_put_nullable(call, OUT_RESOLVED_BY, IDEM_NULLABLE(row, RESOLVED_BY));
 	idem_put_nullable(call, OUT_RESOLVED_AT, IDEM_NULLABLE(row, RESOLVED_AT));
-}
-
-static bool
-is_resolved(const IdemRow *row)
-{
-	return row != NULL && idem_text_is(IDEM_COLUMN(row, STATUS), "resolved");
 }
 
 static void

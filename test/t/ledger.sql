@@ -643,7 +643,8 @@ BEGIN
 	IF campaign IS NOT NULL THEN
 		SELECT * INTO c FROM model.campaigns m WHERE m.tenant_id = t AND m.campaign = grant_entitlement.campaign;
 		IF NOT FOUND THEN PERFORM model.raise('ID006', 'campaign'); END IF;
-		available := greatest(least(c.total - model.standing(t, campaign), c.per_user - model.standing(t, campaign, user_id)), 0);
+		available := least(CASE WHEN c.total IS NOT NULL THEN greatest(c.total - model.standing(t, campaign), 0) END,
+			CASE WHEN c.per_user IS NOT NULL THEN greatest(c.per_user - model.standing(t, campaign, user_id), 0) END);
 		IF available < quantity - withheld THEN
 			RETURN ROW ('limit_reached', NULL, NULL, NULL, NULL, available)::idem_grant_entitlement_result;
 		END IF;

@@ -12,10 +12,12 @@
 --   in the order in which they committed.  Where two of them meet they are
 --   serialized by locks, so an order that contradicts the commits is a fault.
 --   The moves of a call are those history rows that its transaction wrote.
--- * What wrote nothing, or no more than that something fits nothing, saw the
---   rows at some moment between its beginning and its end.  It is tried before
---   the first commit that it may not have seen, and after each that it may have
---   seen; one of these places has to do.
+-- * What wrote nothing saw the rows at some moment between its beginning and its
+--   end.  It is tried before the first commit that it may not have seen, and
+--   after each that it may have seen; one of these places has to do.
+-- * What wrote no more than an anomaly, or that a notification was heard, may
+--   have judged before it met anybody.  It goes where it committed; where that
+--   does not do, all is begun again with its place sought as that of the former.
 -- * in_progress: nothing was written, and somebody was at work beside it.
 
 CREATE UNLOGGED TABLE model.log (tenant_id text, session int, n int, call text, args jsonb, answer jsonb, wrote boolean,
@@ -249,19 +251,19 @@ BEGIN
 END $$;
 
 -- Not of the API: time passes.
-CREATE FUNCTION model.really_expire_payment(tenant_id text, payment_no text, OUT outcome text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.really_expire_payment(tenant_id text, payment_no text, OUT outcome text, OUT version int) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
 	UPDATE idem_payment p SET expires_at = '2020-01-01 00:00+00' WHERE p.tenant_id = $1 AND p.payment_no = $2 AND p.status IN ('pending', 'closing')
-		AND p.expires_at > '2020-01-01 00:00+00';
+		AND p.expires_at > '2020-01-01 00:00+00' RETURNING p.version INTO version;
 	outcome := CASE WHEN FOUND THEN 'expired' ELSE 'refused' END;
 END $$;
 
-CREATE FUNCTION model.expire_payment(tenant_id text, payment_no text, OUT outcome text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.expire_payment(tenant_id text, payment_no text, OUT outcome text, OUT version int) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-	UPDATE model.payments p SET expires_at = '2020-01-01 00:00+00', version = version + 1 WHERE p.tenant_id = $1 AND p.payment_no = $2 AND p.status IN ('pending', 'closing')
-		AND p.expires_at > '2020-01-01 00:00+00';
+	UPDATE model.payments p SET expires_at = '2020-01-01 00:00+00', version = p.version + 1 WHERE p.tenant_id = $1 AND p.payment_no = $2 AND p.status IN ('pending', 'closing')
+		AND p.expires_at > '2020-01-01 00:00+00' RETURNING p.version INTO version;
 	outcome := CASE WHEN FOUND THEN 'expired' ELSE 'refused' END;
 END $$;
 
@@ -300,11 +302,28 @@ CREATE FUNCTION model.note_error(code text) RETURNS void LANGUAGE sql AS $$
 
 -- ---- the twin follows ---------------------------------------------------------------
 
--- The calls in question, each where it may stand: strict ones at their commit,
--- the others before the first commit that they may not have seen (since) and
--- the first that they cannot have seen (finished).
-CREATE UNLOGGED TABLE model.queue (tenant_id text, step bigint, xid text, strict boolean, committed timestamptz, started timestamptz, finished timestamptz,
+-- The calls in question.  xid: of those that wrote; firm: they wrote more than
+-- an anomaly or a notification; over: the session was at something else by then.
+CREATE UNLOGGED TABLE model.queue (tenant_id text, step bigint, xid text, firm boolean, committed timestamptz, started timestamptz, finished timestamptz,
 	over timestamptz, call text, args jsonb, answer jsonb, place int, PRIMARY KEY (tenant_id, step));
+
+-- The transactions that wrote more than an anomaly or a notification.
+CREATE UNLOGGED TABLE model.firm (xid text);
+CREATE INDEX ON model.firm (xid);
+
+CREATE FUNCTION model.note_firm() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO model.firm VALUES (pg_current_xact_id()::xid::text);
+	RETURN NULL;
+END $$;
+
+DO $$
+DECLARE name text;
+BEGIN
+	FOREACH name IN ARRAY '{order,payment,payment_key,receipt,refund,dispute,entitlement,revocation,campaign}'::text[] LOOP
+		EXECUTE format('CREATE TRIGGER note_firm AFTER INSERT OR UPDATE ON idem_%s FOR EACH ROW EXECUTE FUNCTION model.note_firm()', name);
+	END LOOP;
+END $$;
 
 -- What the extension's transactions moved.
 CREATE UNLOGGED TABLE model.happened (tenant_id text COLLATE "C", xid text, entity text COLLATE "C", key text COLLATE "C", version int, from_state text COLLATE "C",
@@ -387,24 +406,25 @@ CREATE FUNCTION model.fill_queue(t text) RETURNS void LANGUAGE sql AS $$
 
 	INSERT INTO model.queue
 	SELECT t, step, CASE WHEN wrote THEN xid END,
-		wrote AND (moved OR (answer->>'outcome') NOT IN ('orphan', 'rejected', 'ignored', 'tampered', 'kept', 'stale', 'duplicate')),
+		wrote AND EXISTS (SELECT FROM model.firm s WHERE s.xid = steps.xid),
 		CASE WHEN wrote THEN pg_xact_commit_timestamp(xid::xid) END, started, finished, over, call, args, answer
 	FROM (
-		SELECT l.*, session * 1000000::bigint + n AS step, xmin::text AS xid, coalesce(lead(started) OVER (PARTITION BY session ORDER BY n), 'infinity') AS over,
-			EXISTS (SELECT FROM model.happened h WHERE h.tenant_id = t AND h.xid = l.xmin::text AND h.entity <> 'anomaly') AS moved
+		SELECT l.*, session * 1000000::bigint + n AS step, xmin::text AS xid, coalesce(lead(started) OVER (PARTITION BY session ORDER BY n), 'infinity') AS over
 		FROM model.log l WHERE tenant_id = t) AS steps $$;
 
--- All calls of a tenant, each at a place where it can have been.  NULL: done.
-CREATE FUNCTION model.follow(t text) RETURNS text LANGUAGE plpgsql AS $$
+-- One attempt: all calls of a tenant, each at a place where it can have been.
+-- NULL: done.  AGAIN, and a step: that one has to be placed before its commit.
+CREATE FUNCTION model.follow_once(t text, early bigint[]) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	q model.queue;
 	f model.queue;
 	difference text;
 	n int := 0;
 BEGIN
-	PERFORM model.fill_queue(t);
-	FOR q IN SELECT * FROM model.queue WHERE tenant_id = t AND strict UNION ALL SELECT t, NULL, NULL, true, 'infinity', NULL, NULL, 'infinity' ORDER BY committed LOOP
-		FOR f IN SELECT * FROM model.queue WHERE tenant_id = t AND NOT strict AND place IS NULL AND started <= q.over ORDER BY started LOOP
+	FOR q IN SELECT * FROM model.queue WHERE tenant_id = t AND xid IS NOT NULL AND step <> ALL (early)
+		UNION ALL SELECT t, NULL, NULL, true, 'infinity', NULL, NULL, 'infinity', NULL, NULL, NULL, NULL ORDER BY committed
+	LOOP
+		FOR f IN SELECT * FROM model.queue WHERE tenant_id = t AND (xid IS NULL OR step = ANY (early)) AND place IS NULL AND started <= q.over ORDER BY started LOOP
 			difference := model.place(t, f);
 			IF difference IS NULL THEN
 				n := n + 1;
@@ -415,11 +435,30 @@ BEGIN
 		END LOOP;
 		EXIT WHEN q.step IS NULL;
 		difference := model.place(t, q);
+		IF difference IS NOT NULL AND NOT q.firm THEN RETURN 'AGAIN ' || q.step; END IF;
 		IF difference IS NOT NULL THEN RETURN model.story(q, difference); END IF;
 		n := n + 1;
 		UPDATE model.queue SET place = n WHERE tenant_id = t AND step = q.step;
 	END LOOP;
 	RETURN NULL;
+END $$;
+
+CREATE FUNCTION model.follow(t text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	early bigint[] := '{}';
+	difference text;
+BEGIN
+	PERFORM model.fill_queue(t);
+	LOOP
+		BEGIN
+			difference := model.follow_once(t, early);
+			EXIT WHEN difference IS NULL OR difference NOT LIKE 'AGAIN %';
+			RAISE SQLSTATE 'AGAIN';
+		EXCEPTION WHEN SQLSTATE 'AGAIN' THEN
+			early := early || split_part(difference, ' ', 2)::bigint;
+		END;
+	END LOOP;
+	RETURN difference;
 END $$;
 
 -- ---- the books --------------------------------------------------------------------
