@@ -299,19 +299,20 @@ try_confirm(IdemCall *call, Report *report)
 
 /*
  * Rule 2 without any lock, for the most frequent report of all: one that was
- * already heard.  NULL: it was not.
+ * already heard.  NULL: it was not.  The receipt is looked at first: a payment
+ * that is seen after its money is one that has it.
  */
 static const char *
 recognize(IdemCall *call, const Report *report)
 {
-	Payment    *payment = payment_look(call, report->fact.payment_no, IDEM_SIGHT_LATEST);
-	Receipt    *receipt;
+	Receipt    *receipt = receipt_look_own(call, report->fact.payment_no, report->fact.channel,
+										   report->fact.trade_no, IDEM_SIGHT_LATEST);
+	Payment    *payment;
 
-	if (payment == NULL)
+	if (receipt == NULL)
 		return NULL;
-	receipt = receipt_look_own(call, payment->payment_no, report->fact.channel, report->fact.trade_no,
-							   IDEM_SIGHT_LATEST);
-	if (receipt == NULL ||
+	payment = payment_look(call, report->fact.payment_no, IDEM_SIGHT_LATEST);
+	if (payment == NULL ||
 		receipt_account_refused(call, payment, !report->fact.account.isnull, report->fact.channel,
 								account_of(call, report, payment)))
 		return NULL;
@@ -338,9 +339,9 @@ receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 	Scene		scene = {0};
 	Receipt    *receipt;
 
+	receipt = receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no,
+							   IDEM_SIGHT_LATEST);
 	scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
-	receipt = scene.payment == NULL ? NULL :
-		receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no, IDEM_SIGHT_LATEST);
 	if (receipt == NULL)
 		scene_answer(&scene, NULL, NULL, answer);
 	else

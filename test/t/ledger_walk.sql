@@ -317,11 +317,24 @@ BEGIN
 	RETURN NULL;
 END $$;
 
+-- The same of the twin.
+CREATE FUNCTION model.note_written() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('model.written', 'yes', true);
+	RETURN NULL;
+END $$;
+
 DO $$
-DECLARE name text;
+DECLARE
+	name text;
 BEGIN
 	FOREACH name IN ARRAY '{order,payment,payment_key,receipt,refund,dispute,entitlement,revocation,campaign}'::text[] LOOP
-		EXECUTE format('CREATE TRIGGER note_firm AFTER INSERT OR UPDATE ON idem_%s FOR EACH ROW EXECUTE FUNCTION model.note_firm()', name);
+		EXECUTE format('CREATE TRIGGER note_insert AFTER INSERT ON idem_%s FOR EACH ROW EXECUTE FUNCTION model.note_firm()', name);
+		EXECUTE format('CREATE TRIGGER note_update AFTER UPDATE ON idem_%s FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION model.note_firm()', name);
+	END LOOP;
+	FOREACH name IN ARRAY '{orders,payments,keys,receipts,refunds,disputes,entitlements,revocations,campaigns}'::text[] LOOP
+		EXECUTE format('CREATE TRIGGER note_insert AFTER INSERT ON model.%s FOR EACH ROW EXECUTE FUNCTION model.note_written()', name);
+		EXECUTE format('CREATE TRIGGER note_update AFTER UPDATE ON model.%s FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION model.note_written()', name);
 	END LOOP;
 END $$;
 
@@ -378,14 +391,15 @@ BEGIN
 	IF q.answer->>'outcome' = 'in_progress' THEN
 		RETURN CASE WHEN NOT model.is_beside_another(q) THEN 'nobody was in the way' END;
 	END IF;
-	PERFORM set_config('model.step', q.step::text, true), set_config('model.xid', coalesce(q.xid, ''), true), set_config('model.now', model.moment(t, q)::text, true);
+	PERFORM set_config('model.step', q.step::text, true), set_config('model.xid', coalesce(q.xid, ''), true), set_config('model.written', '', true), set_config('model.now', model.moment(t, q)::text, true);
 	theirs := model.ask('model.' || CASE q.call WHEN 'resolve_anomaly' THEN 'resolve_by_hand' ELSE q.call END, jsonb_build_object('tenant_id', t) || q.args);
 	IF jsonb_typeof(theirs) = 'object' THEN
 		IF q.answer->>'sqlstate' IS DISTINCT FROM theirs->>'sqlstate' THEN difference := '  model: ' || theirs::text; END IF;
 	ELSIF model.unlike(q.answer, theirs->0, '1 minute') IS NOT NULL THEN
 		difference := '  model: ' || (theirs->0)::text;
 	END IF;
-	difference := coalesce(difference || E'\n', '') || coalesce(model.unlike_moves(t, q), '');
+	difference := concat_ws(E'\n', difference, model.unlike_moves(t, q),
+		CASE WHEN (current_setting('model.written') <> '') <> q.firm THEN format('  only %s wrote a row', CASE WHEN q.firm THEN 'idem' ELSE 'the model' END) END);
 	IF difference <> '' THEN RAISE SQLSTATE 'MODEL' USING MESSAGE = difference; END IF;
 	RETURN NULL;
 EXCEPTION WHEN SQLSTATE 'MODEL' THEN
@@ -406,7 +420,7 @@ CREATE FUNCTION model.fill_queue(t text) RETURNS void LANGUAGE sql AS $$
 
 	INSERT INTO model.queue
 	SELECT t, step, CASE WHEN wrote THEN xid END,
-		wrote AND EXISTS (SELECT FROM model.firm s WHERE s.xid = steps.xid),
+		coalesce(wrote, false) AND EXISTS (SELECT FROM model.firm s WHERE s.xid = steps.xid),
 		CASE WHEN wrote THEN pg_xact_commit_timestamp(xid::xid) END, started, finished, over, call, args, answer
 	FROM (
 		SELECT l.*, session * 1000000::bigint + n AS step, xmin::text AS xid, coalesce(lead(started) OVER (PARTITION BY session ORDER BY n), 'infinity') AS over
