@@ -516,10 +516,13 @@ List *
 receipt_lock_mismatches(IdemCall *call, Datum order_id, int32 purchase_no)
 {
 	Datum		keys[] = {call->tenant_id, order_id, Int32GetDatum(purchase_no)};
+	List	   *rows = idem_lock_all(call, &receipt_mismatches, keys, lengthof(keys), RECEIPT_NO);
 	List	   *receipts = NIL;
 	ListCell   *cell;
 
-	foreach(cell, idem_lock_all(call, &receipt_mismatches, keys, lengthof(keys), RECEIPT_NO))
+	/* numbers of two backends need not be in the order of arrival */
+	list_sort(rows, compare_rows);
+	foreach(cell, rows)
 		receipts = lappend(receipts, receipt_of_row((IdemRow *) lfirst(cell)));
 	return receipts;
 }

@@ -252,9 +252,11 @@ refund_settle_told(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 		return;
 	}
 
-	/* it may have become known while we waited */
+	/* it may have become known while we waited, perhaps as another receipt's */
 	known = refund_find(call, fact, receipt, IDEM_SIGHT_LATEST);
-	if (fact->cumulative && known != NULL)
+	if (known != NULL && !idem_same_text(known->receipt_no, receipt->receipt_no))
+		refund_settle(call, fact, answer);
+	else if (fact->cumulative && known != NULL)
 		settle_known_sum(call, fact, receipt, answer);
 	else if (fact->cumulative)
 		settle_unknown_sum(call, fact, receipt, answer);

@@ -477,6 +477,7 @@ BEGIN
 	END IF;
 
 	x := model.refund_meant(t, f, r);
+	IF x.receipt_no <> r.receipt_no THEN RETURN model.settle(t, f); END IF;
 	IF NOT f.cumulative THEN
 		IF x.refund_no IS NOT NULL THEN RETURN model.settle(t, f); END IF;
 		RETURN model.settle_part(t, f, r);

@@ -6,19 +6,22 @@
 -- moves and end with the same rows.  So whatever the sessions did to each
 -- other, it has to be what they would have done one after the other.
 --
--- In which order?  Not in any that would do:
+-- In which order?  Each call took effect at one moment between its beginning and
+-- its end.
 --
--- * Calls that moved something, or wrote anything but an anomaly or a hit, go
---   in the order in which they committed.  Where two of them meet they are
---   serialized by locks, so an order that contradicts the commits is a fault.
+-- * Those that wrote are put where they committed: where two of them meet they
+--   are serialized by locks, and commit in the order in which they took effect.
 --   The moves of a call are those history rows that its transaction wrote.
--- * What wrote nothing saw the rows at some moment between its beginning and its
---   end.  It is tried before the first commit that it may not have seen, and
---   after each that it may have seen; one of these places has to do.
--- * What wrote no more than an anomaly, or that a notification was heard, may
---   have judged before it met anybody.  It goes where it committed; where that
---   does not do, all is begun again with its place sought as that of the former.
--- * in_progress: nothing was written, and somebody was at work beside it.
+-- * Those that wrote nothing are tried before the first commit that they may not
+--   have seen, and after each that they may have seen.
+-- * A call that wrote can have looked before somebody else's commit at what it
+--   did not have to lock: a key is bound to a payment that begins to close at
+--   this moment, something that fits nothing is noted while it begins to fit.
+--   Where its commit does not do, all is begun again, and its place is sought as
+--   for those that wrote nothing.
+-- * in_progress: nothing was written, and it was no fact.
+--
+-- If there is no place that does, no single session could have answered so.
 
 CREATE UNLOGGED TABLE model.log (tenant_id text, session int, n int, call text, args jsonb, answer jsonb, wrote boolean,
 	started timestamptz, finished timestamptz, PRIMARY KEY (tenant_id, session, n));
@@ -376,10 +379,9 @@ CREATE FUNCTION model.moment(t text, q model.queue) RETURNS timestamptz LANGUAGE
 		(SELECT created_at FROM idem_receipt WHERE tenant_id = t AND receipt_no = q.answer->>'receipt_no' AND created_at BETWEEN q.started AND q.finished),
 		q.finished) $$;
 
--- The answer of an open transaction's neighbour.
-CREATE FUNCTION model.is_beside_another(q model.queue) RETURNS boolean LANGUAGE sql AS $$
-	SELECT q.xid IS NULL AND q.call NOT IN ('confirm_payment', 'fail_payment', 'settle_refund', 'record_dispute', 'receive_notification')
-		AND EXISTS (SELECT FROM model.queue o WHERE o.tenant_id = q.tenant_id AND o.step / 1000000 <> q.step / 1000000 AND o.started < q.finished AND o.over > q.started) $$;
+-- A request may find somebody in its way, and then writes nothing; a fact waits.
+CREATE FUNCTION model.may_give_up(q model.queue) RETURNS boolean LANGUAGE sql AS $$
+	SELECT q.xid IS NULL AND q.call NOT IN ('confirm_payment', 'fail_payment', 'settle_refund', 'record_dispute', 'receive_notification') $$;
 
 -- Ask the twin.  NULL: it says and does the same; else what differs, and
 -- nothing was asked.
@@ -389,7 +391,7 @@ DECLARE
 	difference text;
 BEGIN
 	IF q.answer->>'outcome' = 'in_progress' THEN
-		RETURN CASE WHEN NOT model.is_beside_another(q) THEN 'nobody was in the way' END;
+		RETURN CASE WHEN NOT model.may_give_up(q) THEN '  it may not give up, or has written' END;
 	END IF;
 	PERFORM set_config('model.step', q.step::text, true), set_config('model.xid', coalesce(q.xid, ''), true), set_config('model.written', '', true), set_config('model.now', model.moment(t, q)::text, true);
 	theirs := model.ask('model.' || CASE q.call WHEN 'resolve_anomaly' THEN 'resolve_by_hand' ELSE q.call END, jsonb_build_object('tenant_id', t) || q.args);
@@ -449,8 +451,7 @@ BEGIN
 		END LOOP;
 		EXIT WHEN q.step IS NULL;
 		difference := model.place(t, q);
-		IF difference IS NOT NULL AND NOT q.firm THEN RETURN 'AGAIN ' || q.step; END IF;
-		IF difference IS NOT NULL THEN RETURN model.story(q, difference); END IF;
+		IF difference IS NOT NULL THEN RETURN 'AGAIN ' || q.step; END IF;
 		n := n + 1;
 		UPDATE model.queue SET place = n WHERE tenant_id = t AND step = q.step;
 	END LOOP;
