@@ -381,7 +381,8 @@ CREATE FUNCTION model.moment(t text, q model.queue) RETURNS timestamptz LANGUAGE
 
 -- A request may find somebody in its way, and then writes nothing; a fact waits.
 CREATE FUNCTION model.may_give_up(q model.queue) RETURNS boolean LANGUAGE sql AS $$
-	SELECT q.xid IS NULL AND q.call NOT IN ('confirm_payment', 'fail_payment', 'settle_refund', 'record_dispute', 'receive_notification') $$;
+	SELECT NOT q.firm AND NOT EXISTS (SELECT FROM model.happened h WHERE h.tenant_id = q.tenant_id AND h.xid = q.xid)
+		AND q.call NOT IN ('confirm_payment', 'fail_payment', 'settle_refund', 'record_dispute', 'receive_notification') $$;
 
 -- Ask the twin.  NULL: it says and does the same; else what differs, and
 -- nothing was asked.
