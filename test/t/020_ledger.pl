@@ -3,19 +3,22 @@
 # single-threaded model of the rules, written from the contract, that is asked
 # the same one call after the other.
 #
-# The check is a linearization.  In what order concurrent calls happened is not
-# known beforehand; but those that changed something committed in some order,
-# and locks see to it that calls which meet commit in the order in which they
-# took effect.  So the model replays the calls in the order of their commits,
-# and those that changed nothing at a moment between their beginning and their
-# end.  Each answer must be the model's, each move of each row and its event,
-# and after each burst every row and every counter, which the model, unlike the
-# extension, counts anew each time.  What two sessions did to each other is then
-# what one could have done alone; test/t/ledger_walk.sql says how it is found.
+# The check is a linearization.  In what order concurrent calls took effect is
+# not known beforehand; but those that changed something committed in some
+# order, and locks see to it that calls which meet commit in the order in which
+# they took effect.  So the model replays the calls in the order of their
+# commits, and those that changed nothing at a moment between their beginning
+# and their end.  Each answer must be the model's, each move of each row and its
+# event, and after each burst every row and every counter, which the model,
+# unlike the extension, counts anew each time.  What the sessions did to each
+# other is then what one could have done alone; test/t/ledger_walk.sql says how
+# the order is found.
+#
+# Then the same with faults switched on, one at a time: each must be found.
 #
 # IDEM_SEED chooses what the sessions draw, IDEM_ROUNDS how many bursts there
-# are, IDEM_STEPS how many calls a session makes in each.  100,000 operations:
-# IDEM_ROUNDS=125 IDEM_STEPS=100.
+# are, IDEM_STEPS how many calls a session makes in each; IDEM_FAULT picks one
+# fault.  100,000 operations: IDEM_ROUNDS=125 IDEM_STEPS=100.
 
 use strict;
 use warnings;
@@ -24,45 +27,57 @@ use IdemTest;
 use Test::More;
 
 my $seed = $ENV{IDEM_SEED} || 1;
-my $rounds = $ENV{IDEM_ROUNDS} || 12;
+my $rounds = $ENV{IDEM_ROUNDS} || 15;
 my $steps = $ENV{IDEM_STEPS} || 100;
-my $sessions = 8;
+my $number_of_sessions = 8;
 
 note("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps");
 
+# Automatic refunds are not held: their brake has tests of its own.
 my $node = new_cluster('ledger', 'track_commit_timestamp = on', 'synchronous_commit = off');
-$node->safe_psql('postgres', join("\n", 'CREATE EXTENSION idem;', "ALTER SYSTEM SET idem.auto_refund_hourly = 1000000;",
+$node->safe_psql('postgres', join("\n", 'CREATE EXTENSION idem;', 'ALTER SYSTEM SET idem.auto_refund_hourly = 1000000;',
 	map { read_file("test/t/$_.sql") } qw(model model_walk ledger ledger_walk)));
+$node->safe_psql('template1', 'CREATE DATABASE faultless TEMPLATE postgres');
 $node->reload;
 
 # ---- what the sessions do ----------------------------------------------------------
 
 # One call after the other: it is planned, made, and its error kept.
-my $directory = temporary_directory();
-my $script = write_file("$directory/burst.sql", <<'CALL' x $steps);
+my $call = <<'CALL';
 SELECT * FROM model.plan(:session, :'tenant') \gexec
 \if :ERROR
 SELECT model.note_error(:'SQLSTATE');
 \endif
 CALL
+my $directory = temporary_directory();
+my $script = write_file("$directory/burst.sql", $call x $steps);
+my $short_script = write_file("$directory/short.sql", $call x 40);
 
 # The last two are impatient: they hear in_progress.
-my @sessions = map { open_session($node) } (1 .. $sessions);
-foreach my $n (1 .. $sessions)
+sub open_sessions
 {
-	my $wait = $n > $sessions - 2 ? '0' : '30s';
-	$sessions[ $n - 1 ]->ask("\\o /dev/null\n\\set VERBOSITY sqlstate\n\\set session $n\nSET enable_seqscan = off; SET idem.wait = '$wait'");
+	my ($database) = @_;
+	my @sessions = map { open_session($node, $database) } (1 .. $number_of_sessions);
+
+	foreach my $n (1 .. $number_of_sessions)
+	{
+		my $wait = $n > $number_of_sessions - 2 ? '0' : '30s';
+		$sessions[ $n - 1 ]->ask("\\o /dev/null\n\\set VERBOSITY sqlstate\n\\set session $n\nSET enable_seqscan = off; SET idem.wait = '$wait'");
+	}
+	return @sessions;
 }
 
 # A burst of all sessions about a tenant that is new.  Returns what they
 # complained of, but for errors that a caller can cause and lost races.
 sub burst
 {
-	my ($round, $tenant) = @_;
+	my ($script, $round, @sessions) = @_;
+	my $tenant = "t$round";
 	my $n = 0;
 	my @complaints;
 
-	$node->safe_psql('postgres', "SELECT idem_set_channel_account('$tenant', 'alipay', 'a1')") if $round % 3 == 0;
+	# every third tenant has entered an account
+	$sessions[0]->ask("SELECT idem_set_channel_account('$tenant', 'alipay', 'a1')") if $round % 3 == 0;
 	foreach my $session (@sessions)
 	{
 		my $chance = (($seed * 1009 + $round * 31 + ++$n) % 20011) / 20011;
@@ -75,41 +90,82 @@ sub burst
 	return @complaints;
 }
 
-# ---- the twin follows --------------------------------------------------------------
+# ---- and the twin after them ---------------------------------------------------------
 
-# Two followers, so that the twin keeps up with the sessions.
-my @followers = map { open_session($node) } (1 .. 2);
-$_->ask("SET enable_seqscan = off; SET model.story = 12") foreach @followers;
-
-my (@differences, @complaints);
-
-sub hear
+# Bursts, until there are that many or one differs.  While the twin follows a
+# burst, the next ones run, one for each follower beyond the first.  Returns the
+# complaints, and the differences.
+sub play
 {
-	my ($follower) = @_;
-	my $difference = $follower->ask('');
-	push @differences, $difference if $difference =~ /\S/;
-	return;
+	my ($database, $script, $bursts, $number_of_followers) = @_;
+	my @sessions = open_sessions($database);
+	my @followers = map { open_session($node, $database) } (1 .. $number_of_followers);
+	my (@complaints, @differences);
+
+	$_->ask('SET enable_seqscan = off; SET model.story = 12') foreach @followers;
+	foreach my $round (1 .. $bursts)
+	{
+		push @complaints, burst($script, $round, @sessions);
+		$followers[ $round % @followers ]->begin("SELECT model.compare('t$round')");
+		push @differences, grep { /\S/ } $followers[ ($round + 1) % @followers ]->ask('');
+		last if @differences;
+	}
+	push @differences, grep { /\S/ } map { $_->ask('') } @followers;
+	$_->close foreach @sessions, @followers;
+	return (\@complaints, \@differences);
 }
 
-foreach my $round (1 .. $rounds)
+if (!$ENV{IDEM_FAULT})
 {
-	my $follower = $followers[ $round % @followers ];
+	my ($complaints, $differences) = play('postgres', $script, $rounds, 2);
 
-	push @complaints, burst($round, "t$round");
-	hear($follower) if $round > @followers;
-	last if @differences;
-	$follower->begin("SELECT model.compare('t$round')");
+	is_deeply($complaints, [], 'no deadlock and no other surprise');
+	is(scalar(@$differences), 0, "each answer, move and row of $rounds bursts is one that a single session would have had (IDEM_SEED=$seed)")
+	  or diag("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps\n$differences->[0]");
+	verify_is_empty($node, 'after the bursts');
+
+	note($node->safe_psql('postgres',
+		"SELECT call, coalesce(answer->>'sqlstate', answer->>'outcome', ''), count(*) FROM model.log GROUP BY ROLLUP (1, 2) ORDER BY 1, 2"));
 }
-hear($_) foreach @followers;
 
-is_deeply(\@complaints, [], 'no deadlock and no other surprise');
-is(scalar(@differences), 0, "each answer, move and row of $rounds bursts is one that a single session would have had (IDEM_SEED=$seed)")
-  or diag("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps\n$differences[0]");
-verify_is_empty($node, 'after the bursts');
+# ---- faults ------------------------------------------------------------------------
 
-note($node->safe_psql('postgres',
-	"SELECT call, coalesce(answer->>'sqlstate', answer->>'outcome', ''), count(*) FROM model.log GROUP BY ROLLUP (1, 2) ORDER BY 1, 2"));
+# Triggers that do to a row what a mistake in the code would have done, with the
+# constraint that stands in the way taken out of it.
+my $unchecked = 'ALTER TABLE idem_receipt DROP CONSTRAINT idem_receipt_sums;';
+my %faults = (
+	'a reserve is not taken' => [ 'receipt', 'UPDATE', 'NEW.refund_reserved > OLD.refund_reserved AND NEW.refunded = OLD.refunded',
+		'NEW.refund_reserved := OLD.refund_reserved;', $unchecked ],
+	'a failure frees nothing' => [ 'receipt', 'UPDATE', 'NEW.refund_reserved < OLD.refund_reserved AND NEW.refunded = OLD.refunded',
+		'NEW.refund_reserved := OLD.refund_reserved;', $unchecked ],
+	'a success counts twice' => [ 'receipt', 'UPDATE', 'NEW.refunded > OLD.refunded',
+		'NEW.refunded := 2 * NEW.refunded - OLD.refunded;', $unchecked ],
+	'a purchase is paid twice' => [ 'receipt', 'INSERT', "NEW.disposition = 'surplus'",
+		"NEW.disposition := 'applied';", "DROP INDEX idem_receipt_applied;
+		CREATE INDEX idem_receipt_applied ON idem_receipt (tenant_id, order_id, purchase_no) WHERE disposition = 'applied';" ],
+	'an order stays when all went back' => [ 'order', 'UPDATE', "NEW.status = 'refunded'", 'NEW := OLD;', '' ],
+	'a campaign grants one too many' => [ 'campaign', 'UPDATE', 'NEW.granted > OLD.granted AND OLD.granted = 0', 'NEW.granted := NEW.granted - 1;', '' ],
+	'a refund takes too little of a grant' => [ 'entitlement', 'UPDATE', 'NEW.revoked > OLD.revoked + 1', 'NEW.revoked := NEW.revoked - 1;', '' ],
+	'a notification is not remembered' => [ 'notification', 'INSERT', 'true', 'NEW.notify_id := NEW.notify_id || random();', '' ],
+	'a won dispute still counts' => [ 'receipt', 'UPDATE', 'NEW.disputed < OLD.disputed', 'NEW.disputed := OLD.disputed;', $unchecked ],
+	'a retry is sent with nothing reserved' => [ 'refund', 'UPDATE', "OLD.status = 'failed' AND NEW.status = 'processing'",
+		"UPDATE public.idem_receipt SET refund_reserved = refund_reserved - NEW.amount WHERE tenant_id = NEW.tenant_id AND receipt_no = NEW.receipt_no;", $unchecked ]);
 
-$_->close foreach @sessions, @followers;
+my $n = 0;
+foreach my $name (grep { !$ENV{IDEM_FAULT} || $_ eq $ENV{IDEM_FAULT} } sort keys %faults)
+{
+	my ($table, $event, $condition, $mistake, $before) = @{ $faults{$name} };
+	my $database = 'fault' . ++$n;
+
+	$node->safe_psql('template1', "CREATE DATABASE $database TEMPLATE faultless");
+	$node->safe_psql($database, "$before
+		CREATE FUNCTION model.mistake() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN $mistake RETURN NEW; END \$\$;
+		CREATE TRIGGER mistake BEFORE $event ON idem_$table FOR EACH ROW WHEN ($condition) EXECUTE FUNCTION model.mistake()");
+	my ($complaints, $differences) = play($database, $short_script, 15, 1);
+	cmp_ok(scalar(@$differences), '>', 0, "found: $name") or diag("IDEM_SEED=$seed IDEM_STEPS=$steps IDEM_FAULT='$name'");
+	note($1) if @$differences && $differences->[0] =~ /((?:.*\n){0,3}.*)$/;
+	$node->safe_psql('template1', "DROP DATABASE $database");
+}
+
 $node->stop;
 done_testing();
