@@ -43,7 +43,7 @@
 /* The tables whose rows cannot be had again */
 static const char *const guarded_tables[] = {
 	"idem_order", "idem_payment", "idem_payment_key", "idem_receipt",
-	"idem_refund", "idem_notification", "idem_anomaly", "idem_lease", "idem_request", "idem_token_used",
+	"idem_refund", "idem_dispute", "idem_notification", "idem_anomaly", "idem_lease", "idem_request", "idem_token_used",
 	"idem_history", "idem_outbox"
 };
 

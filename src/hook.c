@@ -142,6 +142,19 @@ make_note(Attachment *attachment, const Move *move)
 }
 
 static void
+free_note(HookNote *note)
+{
+	pfree(DatumGetPointer(note->tenant_id));
+	pfree(DatumGetPointer(note->entity));
+	pfree(DatumGetPointer(note->key));
+	pfree(DatumGetPointer(note->to_state));
+	pfree(DatumGetPointer(note->row));
+	if (!note->order_id.isnull)
+		pfree(DatumGetPointer(note->order_id.value));
+	pfree(note);
+}
+
+static void
 add_note(HookNote *note)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
@@ -306,8 +319,9 @@ hook_run_noted(FunctionCallInfo fcinfo)
 	{
 		CHECK_FOR_INTERRUPTS();
 		run_one(fcinfo, (HookNote *) lfirst(cell));
+		free_note((HookNote *) lfirst(cell));
 	}
-	list_free_deep(notes);
+	list_free(notes);
 }
 
 

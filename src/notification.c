@@ -332,12 +332,15 @@ claim(IdemCall *call, const Notification *said, Datum digest, Record *record)
 
 /* ---------- answers ---------- */
 
-/* Is this to be judged anew each time it comes? */
+/* Is this to be judged anew each time it comes?  What was routed is settled elsewhere. */
 static bool
-is_open_question(const char *outcome)
+is_open_question(const IdemRow *row)
 {
-	return strcmp(outcome, "orphan") == 0 || strcmp(outcome, "rejected") == 0 ||
-		strcmp(outcome, "ignored") == 0;
+	Datum		outcome = IDEM_COLUMN(row, OUTCOME);
+
+	return IDEM_NULLABLE(row, ROUTED_TO).isnull &&
+		(idem_text_is(outcome, "orphan") || idem_text_is(outcome, "rejected") ||
+		 idem_text_is(outcome, "ignored"));
 }
 
 /* Has this fact belonged to nobody for so long that it need not come again? */
@@ -448,7 +451,7 @@ notification_receive(IdemCall *call, Notification *said, NotificationAnswer *ans
 	record.hits++;
 	if (!DatumGetBool(DirectFunctionCall2(byteaeq, IDEM_COLUMN(row, DIGEST), digest)))
 		answer_tampered(call, said, answer);
-	else if (is_open_question(record.outcome))
+	else if (is_open_question(row))
 		judge(call, said, &event, &record, false, answer);
 	else
 		answer_repeated(call, said, &event, &record, answer);

@@ -23,6 +23,9 @@ typedef enum RefundStatus
 
 extern const char *const refund_status_names[];
 
+/* When somebody is to look after a refund whose caller went silent */
+#define REFUND_FIRST_CHECK_US (60 * USECS_PER_SEC)
+
 /* A row of idem_refund */
 typedef struct Refund
 {

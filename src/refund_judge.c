@@ -146,8 +146,9 @@ judge_timeout(IdemCall *call, const Refund *refund)
 		return stale;
 	return (RefundVerdict) {
 		.outcome = "kept",
-		.asks_again = refund->next_check_at.isnull ||
-		DatumGetTimestampTz(refund->next_check_at.value) > call->now
+		.asks_again = !refund->held &&
+		(refund->next_check_at.isnull ||
+		 DatumGetTimestampTz(refund->next_check_at.value) > call->now)
 	};
 }
 

@@ -17,9 +17,6 @@
 
 #include "access/transam.h"
 
-/* When a refund that its caller forgot to submit is asked about */
-#define FIRST_CHECK_US (60 * USECS_PER_SEC)
-
 /* The arguments of idem_request_refund, by position */
 enum
 {
@@ -170,7 +167,7 @@ make_refund(IdemCall *call, const Request *request, Receipt *receipt)
 	}
 	refund = refund_of_receipt(receipt, request->refund_no, request->amount, "request",
 							   request->reason);
-	refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now + FIRST_CHECK_US));
+	refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now + REFUND_FIRST_CHECK_US));
 	if (!refund_insert(call, refund))
 		return NULL;
 	receipt_reserve(call, receipt, request->amount);

@@ -42,6 +42,7 @@ typedef struct Settle
 	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
 } Settle;
 
+
 /* ---------- what fits nothing ---------- */
 
 /* What a human will see of the fact */

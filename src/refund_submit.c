@@ -19,9 +19,6 @@
 #include "anomaly.h"
 #include "refund.h"
 
-/* When reconciliation first asks about a refund whose caller went silent */
-#define FIRST_CHECK_US (60 * USECS_PER_SEC)
-
 /* Columns of the result of submit and retry */
 enum
 {
@@ -117,7 +114,7 @@ static const char *
 send_off(IdemCall *call, Refund *refund)
 {
 	refund->submitted_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
-	refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now + FIRST_CHECK_US));
+	refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now + REFUND_FIRST_CHECK_US));
 	refund_move(call, refund, REFUND_PROCESSING);
 	return "processing";
 }

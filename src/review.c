@@ -192,7 +192,7 @@ refund_all(IdemCall *call, Scene *scene, List *receipts, const Receipt *chosen)
 		Receipt    *receipt = (Receipt *) lfirst(cell);
 		Refund	   *refund = refund_request_automatic(call, receipt, "mismatch", scene->reason);
 
-		if (refund != NULL)
+		if (receipt_makes_sense(receipt))
 			receipt_resolve_anomaly(call, "mismatch", receipt, "refund", scene->reason);
 		if (receipt == chosen)
 			shown = refund;

@@ -238,7 +238,9 @@ static const Invariant invariants[] = {
 		" FROM @schema@.idem_receipt r"
 		" WHERE r.disposition <> 'applied'"
 		" AND NOT EXISTS (SELECT FROM @schema@.idem_refund f"
-		" WHERE f.tenant_id = r.tenant_id AND f.refund_no = 'A' || r.receipt_no)"
+		" WHERE f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no)"
+		" AND NOT EXISTS (SELECT FROM @schema@.idem_dispute d"
+		" WHERE d.tenant_id = r.tenant_id AND d.receipt_no = r.receipt_no)"
 		" AND NOT EXISTS (SELECT FROM @schema@.idem_anomaly a"
 		" WHERE a.tenant_id = r.tenant_id AND a.entity = 'receipt' AND a.key = r.receipt_no"
 		" AND (a.status = 'opened' OR a.resolution <> 'refund'))"
@@ -473,6 +475,18 @@ static const Invariant invariants[] = {
 		" LEFT JOIN (SELECT event_id, count(*) AS n FROM @schema@.idem_history WHERE event_id IS NOT NULL GROUP BY event_id) h"
 		" ON h.event_id = e.id"
 		" WHERE coalesce(h.n, 0) <> 1"
+	},
+
+	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
+	{
+		"receipt_reaches_sum",
+		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
+		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
+		" FROM @schema@.idem_receipt r LEFT JOIN"
+		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
+		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
+		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
+		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
 	},
 
 	/* ---------- notifications ---------- */

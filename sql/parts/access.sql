@@ -39,6 +39,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('client', 'idem_find_payment'),
 	('client', 'idem_get_order'),
 	('client', 'idem_get_receipts'),
+	('client', 'idem_get_entitlement'),
 	('client', 'idem_acquire_lease'),
 	('client', 'idem_renew_lease'),
 	('client', 'idem_release_lease'),

@@ -4,7 +4,9 @@
  *
  * Each part of the view reads by an index that holds little but what is to be
  * shown.  What a caller has to decide or to find out stands in the call in
- * angle brackets; no function takes such a decision, status or number.
+ * angle brackets; no function takes such a decision or number.  A fact would be
+ * recorded whatever it says: there the brackets have no quotes, and the call
+ * does not run before they are replaced.
  */
 
 CREATE INDEX idem_payment_review ON @extschema@.idem_payment (tenant_id, payment_no) WHERE status = 'review';
@@ -44,10 +46,10 @@ WITH house AS (
 		CASE p.status WHEN 'closing' THEN
 			pg_catalog.format('idem_finish_close(%L, %L, %L)', p.tenant_id, p.payment_no, '<closed|already_paid|not_exist|refused|unknown>')
 		ELSE
-			pg_catalog.format('idem_report_payment(%L, %L, %L)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
+			pg_catalog.format('idem_report_payment(%L, %L, %s)', p.tenant_id, p.payment_no, '<paid|unpaid|closed|not_exist|unknown>')
 		END
 	FROM @extschema@.idem_payment p
-	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes'
+	WHERE p.next_check_at < pg_catalog.statement_timestamp() - interval '15 minutes' AND p.status <> 'review'
 	UNION ALL
 	/* refunds that do not get on */
 	SELECT CASE WHEN f.status = 'abnormal' THEN 'refund_abnormal' WHEN f.held THEN 'refund_held' ELSE 'refund_' || f.status END,
@@ -57,7 +59,7 @@ WITH house AS (
 			WHEN f.held THEN pg_catalog.format('held until somebody lets it go (%s)', f.cause)
 			ELSE pg_catalog.format('nobody has sent it to %s (%s)', f.channel, f.cause) END,
 		CASE WHEN f.status = 'abnormal' THEN pg_catalog.format('idem_retry_refund(%L, %L)', f.tenant_id, f.refund_no)
-			WHEN f.status = 'processing' THEN pg_catalog.format('idem_settle_refund(%L, %L, %L)', f.tenant_id, f.refund_no, '<succeeded|failed|closed|abnormal|timeout>')
+			WHEN f.status = 'processing' THEN pg_catalog.format('idem_settle_refund(%L, %L, %s)', f.tenant_id, f.refund_no, '<succeeded|failed|closed|abnormal>')
 			WHEN f.held THEN pg_catalog.format('idem_release_refunds(%L, ARRAY[%L])', f.tenant_id, f.refund_no)
 			ELSE pg_catalog.format('idem_submit_refund(%L, %L)', f.tenant_id, f.refund_no) END
 	FROM @extschema@.idem_refund f
@@ -79,7 +81,7 @@ WITH house AS (
 	FROM @extschema@.idem_request q
 	WHERE q.status = 'started' AND q.on_expiry = 'unknown' AND q.lease_until <= pg_catalog.statement_timestamp()
 	UNION ALL
-	/* facts that fit nothing, but for those shown above */
+	/* facts that fit nothing, but for those shown above, and money that is on its way back */
 	SELECT a.kind, a.tenant_id, a.key, a.opened_at,
 		CASE WHEN a.detail ->> 'amount' ~ '^-?[0-9]{1,18}$' THEN (a.detail ->> 'amount')::bigint END,
 		pg_catalog.format('%s of %s %s, seen %s times', a.kind, a.entity, a.key, a.hits),
@@ -95,6 +97,8 @@ WITH house AS (
 		AND NOT (a.kind = 'mismatch' AND EXISTS (SELECT FROM @extschema@.idem_receipt r
 			JOIN @extschema@.idem_payment p ON p.tenant_id = r.tenant_id AND p.payment_no = r.payment_no AND p.status = 'review'
 			WHERE r.tenant_id = a.tenant_id AND r.receipt_no = a.key AND r.disposition = 'mismatch' AND r.refund_reserved = 0))
+		AND NOT (a.kind IN ('late', 'surplus') AND a.entity = 'receipt' AND EXISTS (SELECT FROM @extschema@.idem_refund f
+			WHERE f.tenant_id = a.tenant_id AND f.refund_no = 'A' || a.key AND f.status IN ('requested', 'processing', 'abnormal')))
 		AND NOT (a.kind = 'refund_abnormal' AND EXISTS (SELECT FROM @extschema@.idem_refund f
 			WHERE f.tenant_id = a.tenant_id AND f.refund_no = a.key AND f.status = 'abnormal'))
 		AND NOT (a.kind = 'hook_failed' AND EXISTS (SELECT FROM @extschema@.idem_hook_failure h

@@ -51,6 +51,11 @@ SELECT outcome FROM idem_allow(role => 'regress_idem_shop', capability => 'opera
 SET ROLE regress_idem_shop;
 SELECT count(*) FROM idem_verify() WHERE tenant_id = 'acme';
 \echo :LAST_ERROR_SQLSTATE
+SELECT outcome FROM idem_set_campaign('acme', 'access-1', 1, 1);
+SELECT outcome FROM idem_set_campaign('umbrella', 'access-1', 1, 1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT outcome FROM idem_remove_hook('order', 'paid');
+\echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 SELECT outcome FROM idem_allow('regress_idem_shop', 'operator');
 SELECT outcome FROM idem_allow('regress_idem_shop', 'client');
@@ -195,6 +200,10 @@ SELECT outcome FROM idem_allow('regress_idem_shop', 'auditor', 'umbrella');
 SELECT outcome FROM idem_allow('"regress_idem; O''Brien ""x"""', 'fulfil', 'a "tenant''s" name');
 SET ROLE "regress_idem; O'Brien ""x""";
 SELECT outcome FROM idem_ship_order('a "tenant''s" name', 'none');
+SELECT outcome FROM idem_grant_entitlement('a "tenant''s" name', 'access-1', 'u', 'x', free => true);
+SELECT outcome FROM idem_revoke_entitlement('a "tenant''s" name', 'access-1', 'r');
+SELECT outcome FROM idem_grant_entitlement('acme', 'access-1', 'u', 'x', free => true);
+SELECT outcome FROM idem_set_campaign('a "tenant''s" name', 'access-1', 1, 1);
 SELECT outcome FROM idem_ship_order('acme', 'access-1');
 RESET ROLE;
 SELECT outcome FROM idem_disallow('"regress_idem; O''Brien ""x"""', 'fulfil', 'a "tenant''s" name');

@@ -28,6 +28,17 @@ SELECT e.grant_key, e.order_id, e.purchase_no, r.payment_no AS paid_by
 FROM idem_entitlement e JOIN idem_receipt r USING (tenant_id, receipt_no) WHERE e.tenant_id = 'grant' ORDER BY 1;
 SELECT outcome FROM idem_confirm_payment('grant', 'grant-open', 'alipay', 'grant-3', 100, 'CNY');
 SELECT outcome, quantity FROM idem_grant_entitlement('grant', 'early', 'ann', 'vip-days', 30, 'grant-open');
+-- Whatever became of it otherwise, it pays for nothing.
+SELECT count(p.outcome) FROM unnest(ARRAY['closed', 'failed', 'review', 'closing', 'late']) o, idem_create_payment('grant', o, 100, 'CNY', payment_no => 'grant-' || o) p;
+SELECT outcome FROM idem_close_payment('grant', 'grant-closed');
+SELECT outcome FROM idem_fail_payment('grant', 'grant-failed');
+SELECT outcome FROM idem_confirm_payment('grant', 'grant-review', 'alipay', 'grant-4', 99, 'CNY');
+SELECT outcome FROM idem_begin_close('grant', 'grant-closing');
+SELECT outcome FROM idem_cancel_order('grant', 'late');
+SELECT outcome FROM idem_confirm_payment('grant', 'grant-late', 'alipay', 'grant-5', 100, 'CNY');
+SELECT p.payment_no, p.status, g.outcome, g.quantity
+FROM idem_payment p, idem_grant_entitlement('grant', 'for ' || p.payment_no, 'ann', 'game', 1, p.payment_no) g
+WHERE p.tenant_id = 'grant' AND p.status <> 'paid' AND p.payment_no <> 'grant-first' ORDER BY 1;
 -- Free, if that is said; a tenant's keys are his own.
 SELECT outcome, quantity FROM idem_grant_entitlement('grant', 'gift', 'ann', 'points', 5, free => true);
 SELECT outcome, quantity FROM idem_grant_entitlement('grant2', 'gift', 'bob', 'points', 7, free => true);

@@ -232,6 +232,7 @@ SELECT kind, entity, key, status, hits FROM idem_anomaly WHERE tenant_id = 'unro
 SELECT outcome, ack, status, payment_no FROM idem_reroute_notification('alipay', 'a1', 'stray', 'home');
 SELECT outcome, ack, status, payment_no FROM idem_reroute_notification('alipay', 'a1', 'stray', 'home');
 SELECT outcome, ack, status, payment_no FROM idem_reroute_notification('alipay', 'a1', 'stray', 'odd');
+SELECT outcome, ack FROM idem_receive_notification('unrouted', 'alipay', 'stray', 'home_01', 'T1', 'TRADE_SUCCESS', 100, 'CNY', 'a1', payload => '{"a": 1}');
 SELECT tenant_id, outcome, hits, routed_to, payload FROM idem_notification WHERE notify_id = 'stray' ORDER BY tenant_id;
 SELECT kind, status, resolution FROM idem_anomaly WHERE tenant_id = 'unrouted' AND key LIKE '%stray';
 \set VERBOSITY sqlstate

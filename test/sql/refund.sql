@@ -74,6 +74,13 @@ SELECT outcome, status FROM idem_resolve_review('refund_unpaid', 'pay_review', '
 SELECT outcome, status, refund_no IS NOT NULL AS refund FROM idem_resolve_review('refund_unpaid', 'pay_review', 'refund', 'wrong');
 SELECT payment_no, disposition, amount, reserved, refunds FROM books WHERE tenant_id = 'refund_unpaid' ORDER BY 1;
 
+-- All of it is on its way back already: the decision closes the matter.
+SELECT outcome FROM idem_create_payment('refund_unpaid', 'order_all', 100, 'CNY', payment_no => 'pay_all');
+SELECT outcome FROM idem_confirm_payment('refund_unpaid', 'pay_all', 'alipay', 'T_all', 98, 'CNY');
+SELECT r.outcome, r.remainder FROM idem_receipt c, idem_request_refund(tenant_id, payment_no, 'r_all', 98, 'CNY', receipt_no => receipt_no) r WHERE tenant_id = 'refund_unpaid' AND trade_no = 'T_all';
+SELECT outcome, status, refund_no FROM idem_resolve_review('refund_unpaid', 'pay_all', 'refund', 'wrong');
+SELECT a.kind, a.status, a.resolution FROM idem_anomaly a JOIN idem_receipt r ON r.tenant_id = a.tenant_id AND r.receipt_no = a.key WHERE a.tenant_id = 'refund_unpaid' AND r.trade_no = 'T_all';
+
 -- Partial refunds to the last unit: the order is refunded with the last one.
 SELECT outcome FROM idem_create_order('refund_parts', 'o', 100, 'CNY');
 SELECT outcome FROM idem_create_payment('refund_parts', 'o', 100, 'CNY', payment_no => 'parts_1');

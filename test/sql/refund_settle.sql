@@ -295,6 +295,46 @@ SELECT r.outcome, r.status, r.remainder FROM idem_refund, idem_settle_refund(ten
 SELECT disposition, reserved, refunded, refunds FROM books WHERE tenant_id = 'settle_adopt' AND trade_no = 'T9';
 ROLLBACK;
 
+--
+-- What only notifications tell: failures that take a success back, and sums.
+--
+CREATE FUNCTION tell(refund text, event text, at timestamptz DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
+	SELECT outcome || ' ' || coalesce(status, '') FROM idem_receive_notification('settle_told', 'stripe', NULL, 'told_1', 'pi_1', event, 100, 'CNY', biz_no => refund, refund_amount => 20, occurred_at => at, channel_refund_no => 're_' || refund) $$;
+SELECT outcome FROM idem_create_payment('settle_told', 'o', 100, 'CNY', payment_no => 'told_1');
+SELECT outcome FROM idem_confirm_payment('settle_told', 'told_1', 'stripe', 'pi_1', 100, 'CNY');
+SELECT n, r.outcome, s.outcome FROM generate_series(1, 5) n, idem_request_refund('settle_told', 'told_1', 'told_' || n, 20, 'CNY') r, idem_submit_refund('settle_told', 'told_' || n) s ORDER BY n;
+-- in order, in the other order, and without times
+SELECT tell('told_1', 'refund.updated.succeeded', now() + interval '1 hour'), tell('told_1', 'refund.updated.failed', now() + interval '2 hours');
+SELECT tell('told_1', 'refund.updated.succeeded', now() + interval '1 hour'), tell('told_1', 'refund.failed', now() + interval '2 hours');
+SELECT tell('told_2', 'refund.updated.failed', now() + interval '2 hours'), tell('told_2', 'refund.updated.succeeded', now() + interval '1 hour');
+SELECT tell('told_3', 'refund.updated.succeeded'), tell('told_3', 'refund.updated.failed');
+-- a failure that is older than the success, or than the last submit, takes nothing back
+SELECT tell('told_4', 'refund.updated.failed', now() + interval '1 hour'), r.outcome FROM idem_retry_refund('settle_told', 'told_4') r;
+SELECT tell('told_4', 'refund.updated.failed', now() + interval '1 hour');
+SELECT r.outcome FROM idem_retry_refund('settle_told', 'told_4') r;
+SELECT tell('told_4', 'refund.updated.succeeded', now() + interval '30 minutes'), tell('told_4', 'refund.updated.succeeded', now() + interval '3 hours');
+SELECT tell('told_4', 'refund.updated.failed', now() + interval '1 hour'), tell('told_4', 'refund.updated.failed', now() - interval '1 hour');
+-- closed, likewise
+SELECT tell('told_5', 'refund.updated.canceled', now() + interval '2 hours'), tell('told_5', 'refund.updated.succeeded', now() + interval '1 hour');
+SELECT refund_no, status, takes_back FROM idem_refund WHERE tenant_id = 'settle_told' ORDER BY 1;
+SELECT reserved, refunded, excess FROM books WHERE tenant_id = 'settle_told';
+-- sums: what is news of a cumulative amount, whatever the order; a known refund is booked at our amount
+CREATE FUNCTION tell_sum(refund text, total bigint) RETURNS text LANGUAGE sql AS $$
+	SELECT outcome || ' ' || coalesce(status, '') FROM idem_receive_notification('settle_sums', 'alipay', NULL, 'sums_1', 'T1', 'TRADE_SUCCESS', 100, 'CNY', biz_no => refund, refund_amount => total) $$;
+SELECT outcome FROM idem_create_payment('settle_sums', 'o', 100, 'CNY', payment_no => 'sums_1');
+SELECT outcome FROM idem_confirm_payment('settle_sums', 'sums_1', 'alipay', 'T1', 100, 'CNY');
+SELECT outcome FROM idem_request_refund('settle_sums', 'sums_1', 'ours', 10, 'CNY');
+BEGIN;
+SELECT tell_sum('a', 20), tell_sum('b', 50), tell_sum('ours', 60), tell_sum('a', 20), tell_sum('b', 50), tell_sum('ours', 60);
+SELECT refunded, regexp_replace(refunds, 'C\d+-', 'C...-') AS refunds FROM books WHERE tenant_id = 'settle_sums';
+ROLLBACK;
+BEGIN;
+SELECT tell_sum('ours', 60), tell_sum('b', 50), tell_sum('a', 20), tell_sum(NULL, 60), tell_sum(NULL, 60), tell_sum(NULL, 55);
+SELECT refunded, regexp_replace(refunds, 'C\d+-', 'C...-') AS refunds FROM books WHERE tenant_id = 'settle_sums';
+ROLLBACK;
+DROP FUNCTION tell;
+DROP FUNCTION tell_sum;
+
 -- Nothing of the record's own keys may be NULL or too long.
 \set ON_ERROR_ROLLBACK on
 \set VERBOSITY terse

@@ -18,7 +18,7 @@ SELECT outcome FROM idem_submit_payment('stuck', 'stuck-closing', 'alipay');
 SELECT outcome FROM idem_begin_close('stuck', 'stuck-closing');
 SELECT outcome FROM idem_create_payment('stuck', 'silent', 100, 'CNY', payment_no => 'stuck-silent');
 SELECT outcome FROM idem_submit_payment('stuck', 'stuck-silent', 'stripe');
-UPDATE idem_payment SET next_check_at = now() - interval '16 minutes' WHERE tenant_id = 'stuck' AND payment_no IN ('stuck-closing', 'stuck-silent');
+UPDATE idem_payment SET next_check_at = now() - interval '16 minutes' WHERE tenant_id = 'stuck' AND payment_no IN ('stuck-closing', 'stuck-silent', 'stuck-review');
 SELECT outcome FROM idem_create_payment('stuck', 'asked', 100, 'CNY', payment_no => 'stuck-asked');
 SELECT outcome FROM idem_submit_payment('stuck', 'stuck-asked', 'stripe');
 -- money that nobody knows, and money on the wrong account; a key that needs quotes
@@ -37,6 +37,8 @@ INSERT INTO idem_refund (tenant_id, refund_no, receipt_no, payment_no, order_id,
 		('r-lost', 'processing', false, '3 days', '25 hours'), ('r-odd', 'abnormal', false, '1 hour', '10 minutes'),
 		('r-done', 'succeeded', false, '3 days', '3 days')) f (refund_no, status, held, age, sent)
 	WHERE r.tenant_id = 'stuck' AND r.payment_no = 'stuck-paid';
+-- more money for it goes back by itself: not stuck
+SELECT outcome FROM idem_confirm_payment('stuck', 'stuck-paid', 'alipay', 'stuck-6', 100, 'CNY');
 -- a hook that fails
 SELECT outcome FROM idem_set_hook('order', 'shipped', 'pg_catalog.jsonb_array_length(pg_catalog.jsonb)');
 SELECT outcome FROM idem_create_order('stuck', 'hooked', 0, 'CNY');
@@ -76,7 +78,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE;
 END $$;
-SELECT what, pg_temp.made(what) FROM unnest(ARRAY['review', 'closing', 'orphan', 'rejected', 'hook_failed', 'request_unknown']) what;
+SELECT what, pg_temp.made(what) FROM unnest(ARRAY['review', 'closing', 'refund_requested', 'refund_held', 'refund_processing', 'refund_abnormal', 'orphan', 'rejected', 'hook_failed', 'request_unknown', 'unrouted']) what;
 -- With the decision in place, what was stuck is gone.
 SELECT replace(replace(next_action, '<accept|refund>', 'refund'), '<reason>', 'not ours') AS call FROM idem_stuck WHERE tenant_id = 'stuck' AND kind = 'review' AND amount = 98 \gset
 SELECT outcome, status FROM (:call) c;
@@ -93,6 +95,7 @@ SELECT kind, key FROM seen WHERE tenant_id = 'stuck' AND kind IN ('review', 'clo
 CREATE ROLE regress_stuck;
 SET ROLE regress_stuck;
 SELECT count(*) FROM idem_stuck;
+SELECT idem_may_see('stuck');
 RESET ROLE;
 SELECT outcome FROM idem_allow('regress_stuck', 'client', 'stuck');
 SET ROLE regress_stuck;

@@ -51,6 +51,11 @@ INSERT INTO idem_outbox (id, tenant_id, aggregatetype, aggregateid, type, payloa
 INSERT INTO idem_history (tenant_id, entity, key, version, from_state, to_state, event, session_role, event_id, at) VALUES
 	('verify', 'payment', 'pay-paid', 1, NULL, 'pending', 'create', 'x', '00000000-0000-0000-0000-00000000ef01', now() - interval '1 second'),
 	('verify', 'payment', 'pay-paid', 2, 'pending', 'paid', 'pay', 'x', '00000000-0000-0000-0000-00000000ef02', now());
+INSERT INTO idem_notification (tenant_id, channel, notify_id, trade_no, kind, digest, outcome, ack, routed_to, received_at, last_hit_at) VALUES
+	('verify', 'alipay', 'n1', 'verify-1', 'paid', '', 'paid', true, NULL, now(), now()),
+	('verify', 'alipay', 'n2', 'verify-9', 'paid', '', 'rejected', true, NULL, now(), now()),
+	('verify', 'alipay', 'n3', 'verify-9', 'closed', '', 'closed', true, 'verify_2', now(), now()),
+	('verify_2', 'alipay', 'n3', 'verify-9', 'closed', '', 'closed', true, NULL, now(), now());
 INSERT INTO idem_request (tenant_id, scope, key, status, attempt, fingerprint_version, on_expiry, first_at, lease_until, expires_at, response_status, response) VALUES
 	('verify', 'shop', 'begun', 'started', 1, 1, 'unknown', now(), now(), now(), NULL, NULL),
 	('verify', 'shop', 'done', 'completed', 1, 1, 'resume', now(), now(), now(), 204, NULL),
@@ -250,6 +255,16 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_request SET on_expiry = 'repeat' W
 -- attempt_drawn
 SELECT key = 'shop, begun' AS it, detail ~ '^attempt 9223372036854775807, the last one drawn is \d+$' AS says_so
 FROM pg_temp.broken_by($$UPDATE idem_request SET attempt = 9223372036854775807 WHERE tenant_id = 'verify' AND key = 'begun'$$);
+
+-- notification_heard
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_notification SET trade_no = 'verify-8' WHERE tenant_id = 'verify' AND notify_id = 'n1'$$);
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_notification SET outcome = 'surplus' WHERE tenant_id = 'verify' AND notify_id = 'n2'$$);
+
+-- notification_routed
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_notification WHERE tenant_id = 'verify_2'$$);
+
+-- receipt_reaches_sum
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refund_told = 1, refund_told_at = now() WHERE tenant_id = 'verify' AND receipt_no = '9001'$$);
 
 -- state_declared
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'lost' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);

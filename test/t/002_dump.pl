@@ -30,15 +30,16 @@ JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::reg
 WHERE e.extname = 'idem' AND d.deptype = 'e' AND c.relkind = 'r' ORDER BY 1
 SQL
 
-# Row counts and a digest of all rows, table by table.  An anomaly that recurs
-# counts a hit, which is all that a repetition may change.
+# Row counts and a digest of all rows, table by table.  A notification that is
+# repeated and an anomaly that recurs count a hit, which is all that a repetition
+# may change.
 sub contents
 {
 	my ($node, $database) = @_;
 	return join "\n", map {
 		"$_ " . $node->safe_psql($database,
 			"SELECT count(*), md5(coalesce(string_agg(r, E'\\n' ORDER BY r COLLATE \"C\"), '')) FROM"
-			  . " (SELECT CASE WHEN '$_' = 'idem_anomaly' THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text ELSE t::text END FROM $_ t) AS rows (r)")
+			  . " (SELECT CASE WHEN '$_' IN ('idem_anomaly', 'idem_notification') THEN (to_jsonb(t) - '{hits,version,last_hit_at}'::text[])::text ELSE t::text END FROM $_ t) AS rows (r)")
 	} @tables;
 }
 
@@ -69,6 +70,22 @@ sub check_restored
 	my ($status, undef, $error) = $node->psql('postgres',
 		"SET ROLE till; SELECT * FROM idem_create_payment('other', 'new', 5, 'CNY')");
 	like($error, qr/tenant/, "$how: and no others");
+
+	# what was paid since the dump is forgotten: its money may look superfluous
+	is( $node->safe_psql('postgres', "SELECT outcome FROM idem_confirm_payment('kinds', 'pay-surplus', 'alipay', 'trade-surplus-3', 80, 'CNY')"),
+		'surplus', "$how: superfluous money is recorded");
+	is( $node->safe_psql('postgres', <<'SQL'), 'held|opened', "$how: and goes back by itself only once a human has looked");
+SELECT r.outcome, a.status FROM idem_receipt c, idem_submit_refund(c.tenant_id, 'A' || c.receipt_no) r, idem_anomaly a
+WHERE c.trade_no = 'trade-surplus-3' AND a.tenant_id = 'kinds' AND a.kind = 'auto_refund_held'
+SQL
+	$node->safe_psql('postgres', <<'SQL');
+SELECT idem_resolve_anomaly(tenant_id, anomaly_no, 'looked', 'restored on purpose') FROM idem_anomaly WHERE kind = 'auto_refund_held';
+SELECT idem_release_refunds(tenant_id, ARRAY['A' || receipt_no]) FROM idem_receipt WHERE trade_no = 'trade-surplus-3';
+SELECT idem_confirm_payment('kinds', 'pay-surplus', 'alipay', 'trade-surplus-4', 80, 'CNY');
+SQL
+	is( $node->safe_psql('postgres', <<'SQL'), 'processing|processing', "$how: from then on it does, as before");
+SELECT string_agg(r.outcome, '|') FROM idem_receipt c, idem_submit_refund(c.tenant_id, 'A' || c.receipt_no) r WHERE c.trade_no IN ('trade-surplus-3', 'trade-surplus-4')
+SQL
 }
 
 # Plain, as one file.

@@ -22,7 +22,7 @@ my $owner = $node->safe_psql('postgres', 'SELECT current_user');
 # Scripts whose subject takes a superuser: they make roles, load rows as a
 # restore does, add triggers, change settings.  They meet the traps as one who
 # is not the extension's owner.
-my %role = map { $_ => 'mighty' } qw(errors machine key lease order payment_life receipt verify stuck);
+my %role = map { $_ => 'mighty' } qw(brake dispute errors machine key lease notification order payment_life receipt stuck verify);
 
 # Scripts that would trap themselves: they look at who was granted what, ask by
 # the names of types, make indexes and checks on our tables with operators of

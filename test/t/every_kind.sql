@@ -59,6 +59,32 @@ SELECT outcome FROM idem_confirm_payment('kinds', 'pay-of-nobody', 'alipay', 'tr
 SELECT outcome FROM idem_cancel_request_key('kinds', 'key-burned', 'never heard of it again');
 SELECT outcome FROM idem_create_order('kinds', 'free', 0, 'CNY');
 
+-- refunds in every state, of one receipt; the order that they refund
+SELECT outcome FROM idem_create_payment('kinds', 'refunds', 1000, 'CNY', 'key-refunds', payment_no => 'pay-refunds');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-refunds', 'alipay', 'trade-refunds', 1000, 'CNY');
+SELECT outcome FROM unnest('{requested,processing,succeeded,failed,closed,abnormal,cancelled,reversed}'::text[]) s, idem_request_refund('kinds', 'pay-refunds', 'refund-' || s, 10, 'CNY', s);
+SELECT outcome FROM unnest('{processing,succeeded,failed,closed,abnormal,reversed}'::text[]) s, idem_submit_refund('kinds', 'refund-' || s);
+SELECT outcome FROM unnest('{succeeded,failed,closed,abnormal}'::text[]) s, idem_settle_refund('kinds', 'refund-' || s, s, 'channel-' || s, 10, '2024-01-01 12:00 UTC');
+SELECT outcome FROM idem_settle_refund('kinds', 'refund-reversed', 'succeeded', 'channel-reversed');
+SELECT outcome FROM idem_settle_refund('kinds', 'refund-reversed', 'reversed');
+SELECT outcome FROM idem_cancel_refund('kinds', 'refund-cancelled');
+SELECT outcome FROM idem_settle_refund('kinds', NULL, 'succeeded', 'channel-console', 10, payment_no => 'pay-refunds');
+SELECT outcome FROM idem_create_order('kinds', 'refunded', 50, 'CNY');
+SELECT outcome FROM idem_create_payment('kinds', 'refunded', 50, 'CNY', 'key-refunded', payment_no => 'pay-refunded');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-refunded', 'alipay', 'trade-refunded', 50, 'CNY');
+SELECT outcome FROM idem_ship_order('kinds', 'refunded');
+SELECT outcome FROM idem_request_refund('kinds', 'pay-refunded', 'refund-all', 50, 'CNY');
+SELECT outcome FROM idem_settle_refund('kinds', 'refund-all', 'succeeded');
+
+-- one that the brake holds, more than there was, and disputes at every stage
+INSERT INTO idem_channel_account (tenant_id, channel, account, auto_refund) VALUES ('kinds', 'bank', 'slow', 'hold') ON CONFLICT DO NOTHING;
+SELECT outcome FROM idem_create_payment('kinds', 'held', 20, 'CNY', 'key-held', payment_no => 'pay-held', channel => 'bank', account => 'slow');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-held', 'bank', 'trade-held-1', 20, 'CNY');
+SELECT outcome FROM idem_confirm_payment('kinds', 'pay-held', 'bank', 'trade-held-2', 20, 'CNY');
+SELECT outcome FROM idem_settle_refund('kinds', 'refund-over', 'succeeded', amount => 21, payment_no => 'pay-held', trade_no => 'trade-held-1');
+SELECT outcome FROM unnest('{opened,won,lost}'::text[]) s, idem_record_dispute('kinds', 'alipay', '', 'trade-refunds', 'dispute-' || s, s, 5, 'CNY', '2024-01-01 12:00 UTC');
+SELECT outcome FROM idem_record_dispute('kinds', 'alipay', '', 'trade-of-nobody', 'dispute-orphan', 'opened', 5, 'CNY');
+
 -- requests: answered, failed for good, free again, in work, left behind
 SELECT outcome, response_status, response FROM idem_begin_request('kinds', 'shop', 'done', '{"n": 1}', ttl => '10 years');
 SELECT c.outcome FROM idem_request r, idem_complete_request(tenant_id, scope, key, attempt, '{"id" : 7}', 201) c WHERE tenant_id = 'kinds' AND key = 'done';
@@ -69,6 +95,22 @@ SELECT c.outcome FROM idem_request r, idem_fail_request(tenant_id, scope, key, a
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'work', lease => '10 years');
 SELECT c.outcome FROM idem_request r, idem_checkpoint_request(tenant_id, scope, key, attempt, 'sent', '{"to": "bank"}') c WHERE tenant_id = 'kinds' AND key = 'work';
 SELECT outcome FROM idem_begin_request('kinds', 'shop', 'left', lease => '1 microsecond', on_expiry => 'unknown');
+
+-- what channels told: paid, again, tampered with, of nobody's payment, unmapped, unrouted and routed, unreadable; and what we call things
+SELECT outcome FROM idem_set_channel_event('till', 'sold', false, 'paid');
+SELECT outcome FROM idem_set_channel_event('alipay', 'TRADE_FINISHED', false, 'none');
+SELECT outcome FROM idem_set_channel_account('kinds', 'till', 'till-1', 'hold');
+SELECT outcome FROM idem_create_payment('kinds', 'told', 70, 'CNY', 'key-told', payment_no => 'pay-told');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1', payload => '{"sold": true}');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-2', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-1', 'pay-told', 'trade-told', 'sold', 7, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-3', 'pay-untold', 'trade-untold', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'till', 'told-4', 'pay-told', 'trade-told', 'stolen', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_receive_notification('kinds', 'alipay', 'told-5', 'pay-told', 'trade-told', 'TRADE_FINISHED', 70, 'CNY');
+SELECT outcome FROM idem_receive_notification('unrouted', 'till', 'told-6', 'pay-told', 'trade-told', 'sold', 70, 'CNY', 'till-1');
+SELECT outcome FROM idem_reroute_notification('till', 'till-1', 'told-6', 'kinds');
+SELECT outcome, tenant_id FROM idem_stripe_event('{"id": "told-7", "type": "payment_intent.succeeded", "data": {"object": {"object": "payment_intent"}}}');
+SELECT outcome, tenant_id FROM idem_wechat_notification('{"id": "told-8"}');
 
 -- granted for money, of a campaign, for nothing; revoked in part and in full
 SELECT outcome FROM idem_set_campaign('kinds', 'spring', 10, 5);

@@ -67,9 +67,13 @@ BEGIN
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.request_key = c.request_key AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
 	UPDATE model.receipts m SET created_at = c.created_at FROM idem_receipt c
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.receipt_no = c.receipt_no AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
-	UPDATE model.refunds m SET created_at = c.created_at, next_check_at = c.next_check_at FROM idem_refund c
-	WHERE m.tenant_id = t AND c.tenant_id = t AND m.refund_no = c.refund_no AND (m.created_at, m.next_check_at) IS DISTINCT FROM (c.created_at, c.next_check_at)
-		AND model.near(c.created_at, m.created_at, since) AND model.near(c.next_check_at, m.next_check_at, since);
+	UPDATE model.refunds m SET created_at = c.created_at, submitted_at = c.submitted_at, next_check_at = c.next_check_at FROM idem_refund c
+	WHERE m.tenant_id = t AND c.tenant_id = t AND m.refund_no = c.refund_no
+		AND (m.created_at, m.submitted_at, m.next_check_at) IS DISTINCT FROM (c.created_at, c.submitted_at, c.next_check_at)
+		AND model.near(c.created_at, m.created_at, since) AND model.near(c.submitted_at, m.submitted_at, since) AND model.near(c.next_check_at, m.next_check_at, since);
+	UPDATE model.disputes m SET created_at = c.created_at FROM idem_dispute c
+	WHERE m.tenant_id = t AND c.tenant_id = t AND (m.channel, m.account, m.dispute_no) = (c.channel, c.account, c.dispute_no)
+		AND m.created_at <> c.created_at AND model.near(c.created_at, m.created_at, since);
 	UPDATE model.anomalies m SET opened_at = c.opened_at, last_hit_at = c.last_hit_at, resolved_at = c.resolved_at FROM idem_anomaly c
 	WHERE m.tenant_id = t AND c.tenant_id = t AND m.anomaly_no = c.anomaly_no
 		AND (m.opened_at, m.last_hit_at, m.resolved_at) IS DISTINCT FROM (c.opened_at, c.last_hit_at, c.resolved_at)
@@ -91,6 +95,9 @@ BEGIN
 		UNION ALL
 		SELECT 'refund', to_jsonb(c), to_jsonb(m) FROM (SELECT * FROM idem_refund WHERE tenant_id = t) AS c
 			FULL JOIN (SELECT * FROM model.refunds WHERE tenant_id = t) AS m ON m.refund_no = c.refund_no WHERE c IS DISTINCT FROM m
+		UNION ALL
+		SELECT 'dispute', to_jsonb(c), to_jsonb(m) FROM (SELECT * FROM idem_dispute WHERE tenant_id = t) AS c
+			FULL JOIN (SELECT * FROM model.disputes WHERE tenant_id = t) AS m USING (channel, account, dispute_no) WHERE c IS DISTINCT FROM m
 		UNION ALL
 		SELECT 'anomaly', to_jsonb(c), to_jsonb(m) FROM (SELECT * FROM idem_anomaly WHERE tenant_id = t) AS c
 			FULL JOIN (SELECT * FROM model.anomalies WHERE tenant_id = t) AS m ON m.anomaly_no = c.anomaly_no WHERE c IS DISTINCT FROM m
@@ -209,6 +216,56 @@ BEGIN
 	RETURN args;
 END $$;
 
+-- A refund of the tenant, or a number that may be one.
+CREATE FUNCTION model.some_refund(t text) RETURNS text LANGUAGE sql VOLATILE AS $$
+	SELECT CASE WHEN count(*) = 0 OR model.chance(10) THEN model.some('r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'c1', 'CX1')
+		ELSE model.pick(VARIADIC array_agg(refund_no ORDER BY created_at)) END
+	FROM model.refunds WHERE tenant_id = t $$;
+
+CREATE FUNCTION model.some_request(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+	args jsonb;
+	r model.receipts;
+BEGIN
+	args := jsonb_build_object('payment_no', model.some_payment(t, '{paid}'), 'refund_no', model.some('r1', 'r2', 'r3', 'r4', 'r5', 'r6'),
+		'amount', CASE WHEN model.nonsense(2) THEN model.pick('0', '-5', NULL) ELSE model.pick('30', '40', '40', '60', '100') END::bigint, 'currency', model.some_currency(), 'reason', model.pick('why', NULL));
+	IF model.nonsense(1) THEN args := args || '{"refund_no": "A1"}'; END IF;
+	IF model.chance(15) THEN
+		SELECT * INTO r FROM model.receipts WHERE tenant_id = t AND receipt_no = model.some_receipt(t, false);
+		args := args || jsonb_build_object('receipt_no', coalesce(r.receipt_no, 'nobody')) || CASE WHEN r.payment_no IS NOT NULL THEN jsonb_build_object('payment_no', r.payment_no) ELSE '{}' END;
+	END IF;
+	RETURN args;
+END $$;
+
+CREATE FUNCTION model.some_result(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+	args jsonb := jsonb_build_object('refund_no', (SELECT CASE WHEN count(*) = 0 OR model.chance(15) THEN model.pick('c1', 'c2', NULL) ELSE model.pick(VARIADIC array_agg(refund_no ORDER BY created_at)) END
+			FROM model.refunds WHERE tenant_id = t), 'result', model.pick('succeeded', 'succeeded', 'succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed'));
+BEGIN
+	IF model.chance(30) OR args->>'refund_no' IS NULL AND model.chance(90) THEN args := args || jsonb_build_object('channel_refund_no', model.pick('X1', 'X2', 'X3', 'X4')); END IF;
+	IF model.chance(30) OR (args->>'refund_no' IS NULL OR args->>'refund_no' LIKE 'c%') AND model.chance(80) THEN
+		args := args || jsonb_build_object('amount', model.pick('20', '60', '120')::bigint, 'payment_no', model.some_payment(t, '{paid}'));
+	END IF;
+	IF model.chance(20) THEN args := args || jsonb_build_object('occurred_at', model.pick('2024-01-01 12:00:00+08', '2024-01-01 12:00:00+08', '2200-01-01 12:00:00+08')); END IF;
+	IF model.nonsense(2) THEN args := args || jsonb_build_object('result', 'perhaps'); END IF;
+	IF model.nonsense(2) THEN args := args || jsonb_build_object('amount', model.pick('0', '-5')::bigint); END IF;
+	RETURN args;
+END $$;
+
+CREATE FUNCTION model.some_dispute(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+	args jsonb;
+BEGIN
+	SELECT jsonb_build_object('channel', coalesce(channel, 'alipay'), 'account', coalesce(account, ''), 'trade_no', coalesce(trade_no, 't1')) INTO args
+	FROM (SELECT model.some_receipt(t, false) AS number) AS n LEFT JOIN model.receipts ON tenant_id = t AND receipt_no = number;
+	IF args->>'channel' = '' OR args->>'trade_no' = '' OR model.chance(10) THEN args := args || '{"channel": "alipay", "trade_no": "t99"}'; END IF;
+	args := args || jsonb_build_object('dispute_no', model.pick('d1', 'd2'), 'stage', model.pick('opened', 'opened', 'won', 'lost'), 'amount', model.pick('30', '30', '30', '100')::bigint, 'currency', 'CNY');
+	IF model.chance(40) THEN args := args || jsonb_build_object('occurred_at', model.pick('2024-01-01 12:00:00+08', '2024-01-02 12:00:00+08', '2024-01-03 12:00:00+08')); END IF;
+	IF model.nonsense(3) THEN args := args || jsonb_build_object('stage', 'drawn'); END IF;
+	IF model.nonsense(3) THEN args := args || jsonb_build_object('amount', model.pick('0', '-5')::bigint); END IF;
+	RETURN args;
+END $$;
+
 -- What happens next to tenant t.
 CREATE FUNCTION model.some_call(t text, OUT call text, OUT args jsonb) LANGUAGE plpgsql AS $$
 DECLARE
@@ -269,7 +326,7 @@ BEGIN
 	ELSIF n < 82 THEN
 		call := model.pick('ship_order', 'complete_order');
 		args := jsonb_build_object('order_id', o);
-	ELSIF n < 87 THEN
+	ELSIF n < 86 THEN
 		call := 'resolve_review';
 		args := jsonb_build_object('payment_no', model.some_payment(t, '{review}'), 'decision', model.pick('accept', 'refund'), 'reason', model.pick('why', NULL));
 		IF model.chance(30) THEN
@@ -279,25 +336,25 @@ BEGIN
 			args := args || jsonb_build_object('receipt_no', model.some_receipt(t, false));
 		END IF;
 		IF model.nonsense(2) THEN args := args || jsonb_build_object('decision', model.pick('perhaps', '', NULL)); END IF;
-	ELSIF n < 90 THEN
+	ELSIF n < 88 THEN
 		call := 'adopt_receipt';
 		args := jsonb_build_object('receipt_no', model.some_receipt(t, model.chance(80)), 'payment_no', model.some_payment(t));
-	ELSIF n < 91.5 THEN
+	ELSIF n < 90.8 THEN
 		call := 'refund_receipt';
 		args := jsonb_build_object('receipt_no', model.some_receipt(t, model.chance(80)), 'reason', model.pick('why', NULL));
-	ELSIF n < 96 THEN
+	ELSIF n < 92 THEN
 		call := 'raw_expire_payment';
 		args := jsonb_build_object('payment_no', model.some_payment(t, '{pending,closing}'), 'ago', model.pick('1 minute', '11 minutes'));
-	ELSIF n < 96.3 THEN
+	ELSIF n < 92.3 THEN
 		call := 'raw_expire_order';
 		args := jsonb_build_object('order_id', o, 'ago', '1 minute');
-	ELSIF n < 97 THEN
+	ELSIF n < 93 THEN
 		call := 'raw_account';
 		args := jsonb_build_object('channel', model.pick('alipay', 'wechat'), 'account', model.pick('a1', '', ''));
 	ELSE
-		call := 'raw_refund';
-		args := jsonb_build_object('refund_no', (SELECT model.pick(VARIADIC array_agg(refund_no ORDER BY created_at)) FROM model.refunds
-			WHERE tenant_id = t AND status = 'requested'), 'status', model.pick('processing', 'succeeded', 'failed'));
+		call := model.pick('request_refund', 'request_refund', 'request_refund', 'submit_refund', 'submit_refund', 'cancel_refund', 'retry_refund', 'settle_refund', 'settle_refund', 'settle_refund', 'record_dispute');
+		args := CASE call WHEN 'request_refund' THEN model.some_request(t) WHEN 'settle_refund' THEN model.some_result(t) WHEN 'record_dispute' THEN model.some_dispute(t)
+			ELSE jsonb_build_object('refund_no', model.some_refund(t)) END;
 	END IF;
 END $$;
 
@@ -306,7 +363,6 @@ END $$;
 CREATE FUNCTION model.raw(call text, t text, args jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	past timestamptz := model.now() - (args->>'ago')::interval;
-	f record;
 BEGIN
 	IF call = 'raw_expire_payment' THEN
 		UPDATE idem_payment SET expires_at = past WHERE tenant_id = t AND payment_no = args->>'payment_no';
@@ -318,18 +374,6 @@ BEGIN
 		-- both sides read this table
 		DELETE FROM idem_channel_account WHERE tenant_id = t AND channel = args->>'channel';
 		INSERT INTO idem_channel_account SELECT t, args->>'channel', args->>'account' WHERE args->>'account' <> '';
-	ELSE
-		UPDATE idem_refund SET status = args->>'status' WHERE tenant_id = t AND refund_no = args->>'refund_no';
-		UPDATE model.refunds SET status = args->>'status', version = version + 1 WHERE tenant_id = t AND refund_no = args->>'refund_no' RETURNING * INTO f;
-		IF f.refund_no IS NULL THEN RETURN; END IF;
-		PERFORM model.moved(t, 'refund', f.refund_no, f.version, 'requested', f.status);
-		IF f.status = 'succeeded' THEN
-			UPDATE idem_receipt SET refunded = refunded + f.amount WHERE tenant_id = t AND receipt_no = f.receipt_no;
-			UPDATE model.receipts SET refunded = refunded + f.amount WHERE tenant_id = t AND receipt_no = f.receipt_no;
-		ELSIF f.status = 'failed' THEN
-			UPDATE idem_receipt SET refund_reserved = refund_reserved - f.amount WHERE tenant_id = t AND receipt_no = f.receipt_no;
-			UPDATE model.receipts SET refund_reserved = refund_reserved - f.amount WHERE tenant_id = t AND receipt_no = f.receipt_no;
-		END IF;
 	END IF;
 END $$;
 

@@ -1,0 +1,103 @@
+--
+-- refund_sum: refunds that a channel tells as a sum, by name, or both.
+--
+\set SHOW_CONTEXT never
+
+-- One payment of 100 a story, its money there; what the channel tells of it, at a minute of the day.
+CREATE FUNCTION pg_temp.begin_story(story text) RETURNS text LANGUAGE sql AS $$
+	SELECT (idem_create_payment('sum', story, 100, 'USD', channel => 'stripe', payment_no => 'sum_' || story)).outcome || ', ' ||
+		(idem_receive_notification('sum', 'stripe', story || ' paid', 'sum_' || story, 'pi_' || story, 'payment_intent.succeeded', 100, 'USD')).outcome
+$$;
+CREATE FUNCTION pg_temp.tell_sum(story text, sum bigint, minute int, refund_no text = NULL) RETURNS text LANGUAGE sql AS $$
+	SELECT outcome || coalesce(' ' || status, '') FROM idem_receive_notification('sum', 'stripe', format('%s sum %s at %s', story, sum, minute), 'sum_' || story, 'pi_' || story, 'charge.refunded', 100, 'USD',
+		biz_no => refund_no, refund_amount => sum, occurred_at => timestamptz '2024-05-01 00:00:00+00' + minute * interval '1 minute')
+$$;
+CREATE FUNCTION pg_temp.tell_refund(story text, refund text, amount bigint, minute int, refund_no text = NULL, event text = 'refund.updated') RETURNS text LANGUAGE sql AS $$
+	SELECT outcome || coalesce(' ' || status, '') FROM idem_receive_notification('sum', 'stripe', format('%s %s %s', story, refund, event), 'sum_' || story, 'pi_' || story, event, NULL, NULL,
+		biz_no => refund_no, channel_refund_no => 're_' || story || refund, refund_amount => amount, refund_currency => 'usd', occurred_at => timestamptz '2024-05-01 00:00:00+00' + minute * interval '1 minute')
+$$;
+CREATE FUNCTION pg_temp.ask(story text, refund_no text, amount bigint) RETURNS text LANGUAGE sql AS $$
+	SELECT (idem_request_refund('sum', 'sum_' || story, refund_no, amount, 'USD')).outcome || ', ' || (idem_submit_refund('sum', refund_no)).outcome
+$$;
+CREATE FUNCTION pg_temp.as_if_then(no text) RETURNS void LANGUAGE sql AS $$
+	UPDATE idem_refund SET submitted_at = '2024-05-01 00:00:00+00' WHERE tenant_id = 'sum' AND refund_no = no
+$$;
+CREATE TEMP VIEW books AS
+	SELECT r.reported_payment_no AS payment, r.refund_reserved, r.refunded, r.excess, r.refund_told,
+		(SELECT string_agg(CASE WHEN f.refund_no LIKE 'C' || r.receipt_no || '-%' THEN 'sum' ELSE f.refund_no END || coalesce(' (' || f.channel_refund_no || ')', '') || ' ' || f.status || ' ' || f.amount, ', ' ORDER BY f.created_at, f.refund_no)
+		 FROM idem_refund f WHERE f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no) AS refunds
+	FROM idem_receipt r WHERE r.tenant_id = 'sum';
+
+-- Sums alone, in order and not.
+SELECT pg_temp.begin_story('plain');
+SELECT pg_temp.tell_sum('plain', 30, 1), pg_temp.tell_sum('plain', 50, 2), pg_temp.tell_sum('plain', 100, 3);
+SELECT pg_temp.begin_story('late');
+SELECT pg_temp.tell_sum('late', 50, 2), pg_temp.tell_sum('late', 30, 1), pg_temp.tell_sum('late', 50, 2);
+SELECT * FROM books WHERE payment IN ('sum_plain', 'sum_late') ORDER BY 1;
+SELECT status FROM idem_payment WHERE tenant_id = 'sum' AND payment_no = 'sum_plain';
+
+-- Sums and names: whichever comes first, the money is booked once.
+SELECT pg_temp.begin_story('sum_first');
+SELECT pg_temp.tell_sum('sum_first', 30, 1), pg_temp.tell_refund('sum_first', 'a', 30, 1), pg_temp.tell_refund('sum_first', 'a', 30, 1, event => 'charge.refund.updated');
+SELECT pg_temp.begin_story('name_first');
+SELECT pg_temp.tell_refund('name_first', 'a', 30, 1), pg_temp.tell_sum('name_first', 30, 1);
+SELECT pg_temp.begin_story('both_last');
+SELECT pg_temp.tell_sum('both_last', 50, 2), pg_temp.tell_refund('both_last', 'a', 30, 1), pg_temp.tell_refund('both_last', 'b', 20, 2), pg_temp.tell_sum('both_last', 30, 1);
+SELECT pg_temp.begin_story('crossed');
+SELECT pg_temp.tell_refund('crossed', 'b', 20, 2), pg_temp.tell_sum('crossed', 30, 1), pg_temp.tell_refund('crossed', 'a', 30, 1), pg_temp.tell_sum('crossed', 50, 2);
+-- a younger one of the same amount is another one
+SELECT pg_temp.begin_story('younger');
+SELECT pg_temp.tell_sum('younger', 30, 1), pg_temp.tell_refund('younger', 'b', 30, 2), pg_temp.tell_sum('younger', 60, 2), pg_temp.tell_refund('younger', 'a', 30, 1);
+SELECT * FROM books WHERE payment IN ('sum_sum_first', 'sum_name_first', 'sum_both_last', 'sum_crossed', 'sum_younger') ORDER BY 1;
+
+-- One of ours is on its way: the sum may contain it.
+SELECT pg_temp.begin_story('ours');
+SELECT pg_temp.ask('ours', 'ours-1', 30);
+SELECT pg_temp.tell_sum('ours', 30, 1);
+SELECT * FROM books WHERE payment = 'sum_ours';
+SELECT pg_temp.tell_sum('ours', 50, 2);
+SELECT pg_temp.tell_refund('ours', 'x', 30, 1, 'ours-1');
+SELECT * FROM books WHERE payment = 'sum_ours';
+-- it did not: the sum that is told with it says so
+SELECT pg_temp.begin_story('apart');
+SELECT pg_temp.ask('apart', 'apart-1', 30);
+SELECT pg_temp.tell_sum('apart', 50, 1);
+SELECT pg_temp.tell_sum('apart', 80, 2, 'apart-1');
+SELECT * FROM books WHERE payment = 'sum_apart';
+-- it fails after that, and the sum may have counted it: it does not any more
+SELECT pg_temp.begin_story('fails');
+SELECT pg_temp.ask('fails', 'fails-1', 30);
+SELECT pg_temp.tell_sum('fails', 50, 1);
+SELECT pg_temp.as_if_then('fails-1');
+SELECT pg_temp.tell_refund('fails', 'x', 30, 2, 'fails-1', 'refund.failed');
+SELECT * FROM books WHERE payment = 'sum_fails';
+-- it fails and was never paid out: what the sum exceeds the books by is booked then
+SELECT pg_temp.begin_story('fails_too');
+SELECT pg_temp.ask('fails_too', 'fails_too-1', 30);
+SELECT pg_temp.tell_sum('fails_too', 30, 1);
+SELECT outcome, status, remainder FROM idem_settle_refund('sum', 'fails_too-1', 'failed');
+SELECT * FROM books WHERE payment = 'sum_fails_too';
+
+-- Money that came back: an old sum does not send it again, a new one is smaller.
+SELECT pg_temp.begin_story('back');
+SELECT pg_temp.ask('back', 'back-1', 30), pg_temp.as_if_then('back-1');
+SELECT pg_temp.tell_refund('back', 'x', 30, 1, 'back-1'), pg_temp.tell_refund('back', 'x', 30, 3, 'back-1', 'refund.failed');
+SELECT pg_temp.tell_sum('back', 30, 2);
+SELECT * FROM books WHERE payment = 'sum_back';
+SELECT pg_temp.tell_sum('back', 20, 4);
+SELECT * FROM books WHERE payment = 'sum_back';
+
+-- More than there was, another currency, no sum: recorded as for any refund.
+SELECT pg_temp.begin_story('odd');
+SELECT pg_temp.tell_sum('odd', -5, 1);
+SELECT outcome FROM idem_receive_notification('sum', 'stripe', 'odd 2', 'sum_odd', 'pi_odd', 'charge.refunded', 100, 'USD', refund_amount => 10, refund_currency => 'EUR');
+SELECT pg_temp.tell_sum('odd', 120, 1);
+SELECT * FROM books WHERE payment = 'sum_odd';
+SELECT kind, entity, hits FROM idem_anomaly WHERE tenant_id = 'sum' AND order_id = 'odd' ORDER BY anomaly_no;
+-- Money that nobody knows.
+SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'no money', 'sum_none', 'pi_none', 'charge.refunded', 100, 'USD', refund_amount => 10);
+SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'early money', 'sum_early', 'pi_early', 'payment_intent.succeeded', 100, 'USD');
+SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'early back', 'sum_early', 'pi_early', 'charge.refunded', 100, 'USD', refund_amount => 10);
+SELECT * FROM books WHERE payment = 'sum_early';
+
+SELECT * FROM idem_verify() WHERE tenant_id = 'sum' OR tenant_id IS NULL;
