@@ -559,12 +559,20 @@ note_route(IdemCall *call, const Notification *said, IdemRow *row, Datum tenant_
 void
 notification_note_route(IdemCall *call, Notification *said, Datum tenant_id)
 {
+	Notification stray = *said;
 	IdemRow    *row;
 
-	(void) normalize(said);
-	row = lock_unrouted(call, said);
+	fit_key(&stray.account);
+	fit_key(&stray.notify_id);
+	if (null_if_empty(stray.notify_id).isnull)
+	{
+		/* its id is the one that it was recorded under, wherever it goes */
+		(void) normalize(&stray);
+		said->notify_id = stray.notify_id;
+	}
+	row = lock_unrouted(call, &stray);
 	if (row != NULL && IDEM_NULLABLE(row, ROUTED_TO).isnull)
-		note_route(call, said, row, tenant_id);
+		note_route(call, &stray, row, tenant_id);
 }
 
 /* What was said, as it was recorded */

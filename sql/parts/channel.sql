@@ -166,8 +166,8 @@ Errors: 22004, 22023, ID008.';
 CREATE FUNCTION @extschema@.idem_tenant_of(
 	channel text,
 	account text,
-	payment_no text)
-	RETURNS text
+	payment_no text,
+	OUT tenant_id text)
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_tenant_of';
 COMMENT ON FUNCTION @extschema@.idem_tenant_of(text, text, text) IS

@@ -244,6 +244,35 @@ SELECT outcome FROM idem_create_order(repeat('x', 254), 'access-1', 100, 'CNY');
 \set VERBOSITY default
 RESET ROLE;
 
+-- one tenant's webhook hears for its tenant; one for all tenants needs them all, and so do words for all
+SELECT outcome FROM idem_allow('regress_idem_group', 'channel', 'acme');
+SELECT outcome FROM idem_allow('regress_idem_group', 'operator', 'acme');
+SET ROLE regress_idem_member;
+SELECT outcome FROM idem_receive_notification('acme', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
+SELECT outcome FROM idem_set_channel_account('acme', 'access', 'a1');
+\set VERBOSITY sqlstate
+SELECT outcome FROM idem_receive_notification('umbrella', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
+SELECT outcome FROM idem_receive_notification('unrouted', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
+SELECT outcome FROM idem_alipay_notification('{}');
+SELECT outcome FROM idem_wechat_notification('{}');
+SELECT outcome FROM idem_stripe_event('{}');
+SELECT idem_tenant_of('alipay', 'a1', 'access-n');
+SELECT outcome FROM idem_set_channel_account('umbrella', 'access', 'a1');
+SELECT outcome FROM idem_set_channel_event('access', 'x', false, 'none');
+SELECT outcome FROM idem_reroute_notification('alipay', 'a1', 'access', 'acme');
+SELECT outcome FROM idem_resolve_anomaly('umbrella', '1', 'x', 'y');
+\set VERBOSITY default
+RESET ROLE;
+SELECT outcome FROM idem_allow('regress_idem_group', 'channel');
+SET ROLE regress_idem_member;
+SELECT outcome, ack, tenant_id FROM idem_alipay_notification('{"notify_id": "access", "trade_status": "WAIT_BUYER_PAY"}');
+SELECT outcome FROM idem_set_channel_event('access', 'x', false, 'none');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+SELECT outcome FROM idem_disallow('regress_idem_group', 'channel');
+SELECT outcome FROM idem_disallow('regress_idem_group', 'channel', 'acme');
+SELECT outcome FROM idem_disallow('regress_idem_group', 'operator', 'acme');
+
 -- in a schema that is closed to the role, it gets USAGE too, and keeps it
 BEGIN;
 SET LOCAL idem.allow_drop = on;

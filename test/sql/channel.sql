@@ -90,5 +90,6 @@ SELECT idem_tenant_of('till', 'x', 'twins_1'), idem_tenant_of('till', 'a1', 'twi
 SELECT idem_tenant_of('till', 'a1', 'unknown'), idem_tenant_of('till', 'a2', NULL), idem_tenant_of('till', 'shared', NULL), idem_tenant_of('till', 'a3', NULL), idem_tenant_of('other', 'a1', NULL);
 SELECT idem_tenant_of(NULL, 'a1', 'alone_1'), idem_tenant_of('till', NULL, NULL), idem_tenant_of('', '', '');
 SELECT idem_tenant_of(channel => 'till', account => repeat('x', 300), payment_no => repeat('x', 300));
+SELECT tenant_id FROM idem_tenant_of('till', 'a1', 'alone_1');
 
 SELECT * FROM idem_verify() WHERE tenant_id LIKE 'channel%' OR tenant_id IS NULL;

@@ -188,6 +188,29 @@ SELECT outcome, ack, status, payment_no FROM idem_receive_notification('cells', 
 ROLLBACK;
 
 --
+-- Every kind that is about a refund or a dispute, told once, again, and under another id.
+--
+SELECT outcome FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind, idem_set_channel_event('desk', kind, kind LIKE 'refund%', kind);
+SELECT DISTINCT p.outcome, n.outcome FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind,
+	idem_create_payment('back', kind, 100, 'CNY', channel => 'desk', account => 'd1', payment_no => 'p_' || kind) p, idem_receive_notification('back', 'desk', 'paid ' || kind, 'p_' || kind, 'T ' || kind, 'paid', 100, 'CNY', 'd1') n;
+SELECT r.outcome, s.outcome FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed}'::text[]) AS kind, idem_request_refund('back', 'p_' || kind, 'r_' || kind, 40, 'CNY') r, idem_submit_refund('back', r.refund_no) s;
+CREATE FUNCTION pg_temp.told(kind text, id text, account text = 'd1') RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(', ', outcome, 'ack ' || ack, status, payment_no, CASE WHEN receipt_no IS NOT NULL THEN 'receipt' END, refund_no)
+	FROM idem_receive_notification('back', 'desk', id || kind, 'p_' || kind, 'T ' || kind, kind, CASE WHEN kind LIKE 'disp%' THEN 40 END, 'cny', account,
+		biz_no => 'r_' || kind, refund_amount => CASE WHEN kind LIKE 'refund%' THEN 40 END)
+$$;
+SELECT kind, pg_temp.told(kind, 'n1 ', 'd2') AS foreign FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind;
+SELECT kind, pg_temp.told(kind, 'n1 ') AS first FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind;
+SELECT kind, pg_temp.told(kind, 'n1 ') AS again FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind;
+SELECT kind, pg_temp.told(kind, 'n2 ') AS other_id FROM unnest('{refunded,refund_failed,refund_closed,refund_abnormal,refund_reversed,dispute_opened,dispute_won,dispute_lost}'::text[]) AS kind;
+SELECT reported_payment_no, refund_reserved, refunded, disputed FROM idem_receipt WHERE tenant_id = 'back' ORDER BY 1;
+-- 6.5: a failure that is older than the refund's last submit is stale, under whichever id; an id that was heard stays heard
+SELECT outcome FROM idem_retry_refund('back', 'r_refund_failed');
+SELECT pg_temp.told('refund_failed', 'n1 ');
+SELECT outcome, ack, status FROM idem_receive_notification('back', 'desk', 'old', 'p_refund_failed', 'T refund_failed', 'refund_failed', NULL, 'CNY', 'd1', biz_no => 'r_refund_failed', refund_amount => 40, occurred_at => '2024-01-01 00:00:00+00');
+SELECT outcome, ack, status FROM idem_receive_notification('back', 'desk', 'new', 'p_refund_failed', 'T refund_failed', 'refund_failed', NULL, 'CNY', 'd1', biz_no => 'r_refund_failed', refund_amount => 40, occurred_at => clock_timestamp() + interval '1 hour');
+
+--
 -- Amounts that are none, another currency, another tenant's payment and account: recorded, never applied.
 --
 SELECT outcome FROM generate_series(1, 6) i, idem_create_payment('odd', 'o' || i, 100, 'CNY', payment_no => 'odd_00' || i);
@@ -253,4 +276,4 @@ DELETE FROM idem_notification WHERE tenant_id = 'dup';
 TRUNCATE idem_notification;
 \set VERBOSITY default
 
-SELECT * FROM idem_verify() WHERE tenant_id IN ('dup', 'mis', 'rej', 'late', 'twice', 'orphan', 'cells', 'odd', 'odd_2', 'long', 'home', 'unrouted') OR tenant_id IS NULL;
+SELECT * FROM idem_verify() WHERE tenant_id IN ('dup', 'mis', 'rej', 'late', 'twice', 'orphan', 'cells', 'odd', 'odd_2', 'long', 'home', 'unrouted', 'back') OR tenant_id IS NULL;

@@ -44,8 +44,10 @@ BEGIN
 	PERFORM idem_cancel_order(tenant, 'order A06');
 END $$;
 
--- What we ask for once the money is there, as if it were then.
+-- What we do once the money is there: rights are granted, refunds asked for, as if it were then.
 CREATE FUNCTION ask_refunds(tenant text, no text) RETURNS void LANGUAGE sql AS $$
+	SELECT count((idem_grant_entitlement(tenant, 'grant ' || p, 'reader', 'pages', 10, p || '-' || no)).outcome)
+	FROM unnest('{A01,A03,A04,A05,W03,S03,S04,S05}'::text[]) AS p;
 	SELECT count((idem_submit_refund(tenant, r.refund_no)).outcome)
 	FROM (VALUES ('A03', 'R03', 3000, 'CNY'), ('A04', 'R04', 3000, 'CNY'), ('W03', 'RW3a', 3000, 'CNY'), ('W03', 'RW3b', 2000, 'CNY'), ('W03', 'RW3c', 500, 'CNY'),
 		('S03', 'RS3', 3000, 'USD'), ('S04', 'RS4', 3000, 'USD')) AS ours (payment, refund, amount, currency),
@@ -64,6 +66,7 @@ CREATE FUNCTION books(tenant text, no text) RETURNS text LANGUAGE sql AS $$
 			FROM idem_receipt WHERE tenant_id = tenant
 		UNION ALL SELECT format('refund %s: %s %s', CASE WHEN cause = 'request' THEN refund_no ELSE cause || ' of ' || payment_no END, status, sum(amount))
 			FROM idem_refund WHERE tenant_id = tenant GROUP BY CASE WHEN cause = 'request' THEN refund_no ELSE cause || ' of ' || payment_no END, status
+		UNION ALL SELECT format('%s: %s, %s of %s revoked', grant_key, status, revoked, quantity) FROM idem_entitlement WHERE tenant_id = tenant
 		UNION ALL SELECT format('dispute %s: %s %s', dispute_no, stage, amount) FROM idem_dispute WHERE tenant_id = tenant
 		UNION ALL SELECT format('anomaly of %s: %s', order_id, string_agg(kind, ', ' ORDER BY kind)) FROM idem_anomaly WHERE tenant_id = tenant AND status = 'opened' GROUP BY order_id
 		UNION ALL SELECT format('notification %s/%s: %s', channel, notify_id, kind) FROM idem_notification WHERE tenant_id = tenant
