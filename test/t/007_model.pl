@@ -15,7 +15,7 @@ my $story = 250;
 
 # The brake is told of elsewhere: here nothing is ever held.
 my $node = new_cluster('model', 'idem.auto_refund_hourly = 1000000');
-$node->safe_psql('postgres', 'CREATE EXTENSION idem; ' . read_file('test/t/model.sql') . read_file('test/t/model_walk.sql'));
+$node->safe_psql('postgres', join("\n", 'CREATE EXTENSION idem;', map { read_file("test/t/$_.sql") } qw(model ledger model_walk)));
 
 # setseed wants a number from -1 to 1
 note("IDEM_SEED=$seed IDEM_STEPS=$steps");

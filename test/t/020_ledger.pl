@@ -36,7 +36,7 @@ note("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps");
 # Automatic refunds are not held: their brake has tests of its own.
 my $node = new_cluster('ledger', 'track_commit_timestamp = on', 'synchronous_commit = off');
 $node->safe_psql('postgres', join("\n", 'CREATE EXTENSION idem;', 'ALTER SYSTEM SET idem.auto_refund_hourly = 1000000;',
-	map { read_file("test/t/$_.sql") } qw(model model_walk ledger ledger_walk)));
+	map { read_file("test/t/$_.sql") } qw(model ledger model_walk ledger_walk)));
 $node->safe_psql('template1', 'CREATE DATABASE faultless TEMPLATE postgres');
 $node->reload;
 

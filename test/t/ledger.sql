@@ -1,6 +1,6 @@
 -- The twin's second half: money that goes back, what banks take back, what is
 -- granted for money, and what channels tell of it all.  Written from the
--- contract, as model.sql, which it goes on from.
+-- contract, as model.sql, from which it goes on.
 --
 -- The twin keeps no sums.  It counts what a receipt's refunds and disputes are,
 -- and what of a campaign stands, each time it is asked; the extension's
@@ -239,8 +239,15 @@ END $$;
 CREATE FUNCTION model.adopted_no(f model.refund_fact, receipt_no text) RETURNS text LANGUAGE sql AS $$
 	SELECT coalesce(nullif(f.refund_no, ''), 'C' || nullif(f.channel_refund_no, ''), CASE WHEN f.cumulative THEN 'C' || receipt_no || '-' || f.amount END) $$;
 
+-- What a human will see of the fact.
+CREATE FUNCTION model.refund_detail(x model.refunds, f model.refund_fact) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_build_object('result', f.result, 'refund_no', f.refund_no, 'channel_refund_no', f.channel_refund_no, 'payment_no', f.payment_no, 'channel', f.channel,
+		'account', f.account, 'trade_no', f.trade_no, CASE WHEN f.cumulative THEN 'cumulative_amount' ELSE 'amount' END, f.amount, 'currency', f.currency)
+		|| CASE WHEN x.refund_no IS NOT NULL THEN jsonb_build_object('our_amount', x.amount) ELSE '{}' END $$;
+
 CREATE FUNCTION model.refund_anomaly(t text, kind text, x model.refunds, r model.receipts, f model.refund_fact) RETURNS void LANGUAGE sql AS $$
-	SELECT model.open_anomaly(t, kind, 'refund', coalesce(x.refund_no, model.adopted_no(f, r.receipt_no), nullif(f.trade_no, ''), f.payment_no, ''), r.order_id, NULL) $$;
+	SELECT model.open_anomaly(t, kind, 'refund', coalesce(x.refund_no, model.adopted_no(f, r.receipt_no), nullif(f.trade_no, ''), f.payment_no, ''), r.order_id,
+		model.refund_detail(x, f)) $$;
 
 -- What a word means for a refund as it stands: an outcome, and where it leads.
 CREATE FUNCTION model.refund_verdict(f model.refund_fact, x model.refunds, OUT outcome text, OUT moves text[]) LANGUAGE plpgsql AS $$
@@ -324,7 +331,7 @@ BEGIN
 			PERFORM model.resolve_anomaly(t, '{refund_abnormal}', 'refund', number, (model.refund_of(t, number)).status);
 		END IF;
 		IF NOT f.cumulative AND f.amount <> x.amount OR upper(f.currency) <> x.currency THEN PERFORM model.refund_anomaly(t, 'refund_amount_differs', x, r, f); END IF;
-		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, NULL); END IF;
+		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
 	END IF;
 	RETURN outcome;
 END $$;
@@ -515,6 +522,8 @@ DECLARE
 	kind text;
 	outcome text;
 	newer boolean;
+	said jsonb := jsonb_build_object('stage', coalesce(stage, ''), 'dispute_no', dispute_no, 'channel', channel, 'account', account, 'trade_no', trade_no,
+		'amount', amount, 'currency', currency);
 BEGIN
 	PERFORM model.check_fact(channel, trade_no, dispute_no);
 	IF channel <> '' AND trade_no <> '' AND dispute_no <> '' THEN
@@ -540,10 +549,10 @@ BEGIN
 
 	IF kind IS NOT NULL THEN
 		outcome := 'kept';
-		PERFORM model.open_anomaly(t, kind, 'dispute', key, r.order_id, NULL);
+		PERFORM model.open_anomaly(t, kind, 'dispute', key, r.order_id, said);
 	ELSIF outcome IN ('duplicate', 'stale') AND r.receipt_no IS NULL THEN
 		outcome := 'orphan';
-		PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, NULL, NULL);
+		PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, NULL, said);
 	ELSIF outcome IN ('new', 'told') OR d.receipt_no IS NULL THEN
 		IF outcome = 'new' THEN
 			INSERT INTO model.disputes (tenant_id, channel, account, dispute_no, trade_no, stage, amount, currency, created_at, occurred_at)
@@ -565,9 +574,9 @@ BEGIN
 		IF r.receipt_no IS NOT NULL AND told.stage = 'won' THEN
 			PERFORM model.resolve_anomaly(t, '{dispute}', 'dispute', key, 'won');
 		ELSE
-			PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, r.order_id, NULL);
+			PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, r.order_id, said);
 		END IF;
-		IF (model.receipt_of(t, r.receipt_no)).excess > r.excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, NULL); END IF;
+		IF (model.receipt_of(t, r.receipt_no)).excess > r.excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, said); END IF;
 		outcome := CASE WHEN r.receipt_no IS NULL THEN 'orphan' ELSE 'applied' END;
 		d := told;
 	END IF;
