@@ -94,15 +94,15 @@ sub burst
 
 # Bursts, until there are that many or one differs.  While the twin follows a
 # burst, the next ones run, one for each follower beyond the first.  Returns the
-# complaints, and the differences.
+# complaints, and the differences.  patience: how often the order may be mended.
 sub play
 {
-	my ($database, $script, $bursts, $number_of_followers) = @_;
+	my ($database, $script, $bursts, $number_of_followers, $patience) = @_;
 	my @sessions = open_sessions($database);
 	my @followers = map { open_session($node, $database) } (1 .. $number_of_followers);
 	my (@complaints, @differences);
 
-	$_->ask('SET enable_seqscan = off; SET model.story = 12') foreach @followers;
+	$_->ask("SET enable_seqscan = off; SET model.story = 12; SET model.patience = $patience") foreach @followers;
 	foreach my $round (1 .. $bursts)
 	{
 		push @complaints, burst($script, $round, @sessions);
@@ -117,7 +117,7 @@ sub play
 
 if (!$ENV{IDEM_FAULT})
 {
-	my ($complaints, $differences) = play('postgres', $script, $rounds, 2);
+	my ($complaints, $differences) = play('postgres', $script, $rounds, 2, 20);
 
 	is_deeply($complaints, [], 'no deadlock and no other surprise');
 	is(scalar(@$differences), 0, "each answer, move and row of $rounds bursts is one that a single session would have had (IDEM_SEED=$seed)")
@@ -161,7 +161,7 @@ foreach my $name (grep { !$ENV{IDEM_FAULT} || $_ eq $ENV{IDEM_FAULT} } sort keys
 	$node->safe_psql($database, "$before
 		CREATE FUNCTION model.mistake() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN $mistake RETURN NEW; END \$\$;
 		CREATE TRIGGER mistake BEFORE $event ON idem_$table FOR EACH ROW WHEN ($condition) EXECUTE FUNCTION model.mistake()");
-	my ($complaints, $differences) = play($database, $short_script, 15, 1);
+	my ($complaints, $differences) = play($database, $short_script, 15, 1, 2);
 	cmp_ok(scalar(@$differences), '>', 0, "found: $name") or diag("IDEM_SEED=$seed IDEM_STEPS=$steps IDEM_FAULT='$name'");
 	note($1) if @$differences && $differences->[0] =~ /((?:.*\n){0,3}.*)$/;
 	$node->safe_psql('template1', "DROP DATABASE $database");

@@ -19,6 +19,8 @@
 --   this moment, something that fits nothing is noted while it begins to fit.
 --   Where its commit does not do, all is begun again, and its place is sought as
 --   for those that wrote nothing.
+-- * A commit is noted a little before it is seen.  Where nothing else does, one
+--   that was noted and not yet answered is put behind those who missed it.
 -- * in_progress: nothing was written, and it was no fact.
 --
 -- If there is no place that does, no single session could have answered so.
@@ -308,7 +310,7 @@ CREATE FUNCTION model.note_error(code text) RETURNS void LANGUAGE sql AS $$
 -- The calls in question.  xid: of those that wrote; firm: they wrote more than
 -- an anomaly or a notification; over: the session was at something else by then.
 CREATE UNLOGGED TABLE model.queue (tenant_id text, step bigint, xid text, firm boolean, committed timestamptz, started timestamptz, finished timestamptz,
-	over timestamptz, call text, args jsonb, answer jsonb, place int, PRIMARY KEY (tenant_id, step));
+	over timestamptz, call text, args jsonb, answer jsonb, place int, was_committed timestamptz, PRIMARY KEY (tenant_id, step));
 
 -- The transactions that wrote more than an anomaly or a notification.
 CREATE UNLOGGED TABLE model.firm (xid text);
@@ -424,22 +426,22 @@ CREATE FUNCTION model.fill_queue(t text) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO model.queue
 	SELECT t, step, CASE WHEN wrote THEN xid END,
 		coalesce(wrote, false) AND EXISTS (SELECT FROM model.firm s WHERE s.xid = steps.xid),
-		CASE WHEN wrote THEN pg_xact_commit_timestamp(xid::xid) END, started, finished, over, call, args, answer
+		CASE WHEN wrote THEN pg_xact_commit_timestamp(xid::xid) END, started, finished, over, call, args, answer, NULL, CASE WHEN wrote THEN pg_xact_commit_timestamp(xid::xid) END
 	FROM (
 		SELECT l.*, session * 1000000::bigint + n AS step, xmin::text AS xid, coalesce(lead(started) OVER (PARTITION BY session ORDER BY n), 'infinity') AS over
 		FROM model.log l WHERE tenant_id = t) AS steps $$;
 
--- One attempt: all calls of a tenant, each at a place where it can have been.
--- NULL: done.  AGAIN, and a step: that one has to be placed before its commit.
-CREATE FUNCTION model.follow_once(t text, early bigint[]) RETURNS text LANGUAGE plpgsql AS $$
+-- One attempt: all calls of a tenant, each at a place where it can have been;
+-- those that are early before their commits.  NULL: done, else the first that
+-- finds no place, and why.
+CREATE FUNCTION model.follow_once(t text, early bigint[], OUT stuck bigint, OUT difference text) LANGUAGE plpgsql AS $$
 DECLARE
 	q model.queue;
 	f model.queue;
-	difference text;
 	n int := 0;
 BEGIN
 	FOR q IN SELECT * FROM model.queue WHERE tenant_id = t AND xid IS NOT NULL AND step <> ALL (early)
-		UNION ALL SELECT t, NULL, NULL, true, 'infinity', NULL, NULL, 'infinity', NULL, NULL, NULL, NULL ORDER BY committed
+		UNION ALL SELECT (jsonb_populate_record(NULL::model.queue, '{"committed": "infinity", "over": "infinity"}')).* ORDER BY committed
 	LOOP
 		FOR f IN SELECT * FROM model.queue WHERE tenant_id = t AND (xid IS NULL OR step = ANY (early)) AND place IS NULL AND started <= q.over ORDER BY started LOOP
 			difference := model.place(t, f);
@@ -447,34 +449,69 @@ BEGIN
 				n := n + 1;
 				UPDATE model.queue SET place = n WHERE tenant_id = t AND step = f.step;
 			ELSIF f.finished < q.committed THEN
-				RETURN model.story(f, difference);
+				stuck := f.step;
+				RETURN;
 			END IF;
 		END LOOP;
 		EXIT WHEN q.step IS NULL;
 		difference := model.place(t, q);
-		IF difference IS NOT NULL THEN RETURN 'AGAIN ' || q.step; END IF;
+		stuck := q.step;
+		IF difference IS NOT NULL THEN RETURN; END IF;
 		n := n + 1;
 		UPDATE model.queue SET place = n WHERE tenant_id = t AND step = q.step;
 	END LOOP;
-	RETURN NULL;
+	stuck := NULL;
+	difference := NULL;
 END $$;
 
+-- One whose commit was noted before q took effect, but that may have been seen
+-- only afterwards; each is named once.
+CREATE FUNCTION model.one_to_delay(t text, q bigint, tried bigint[]) RETURNS bigint LANGUAGE sql AS $$
+	SELECT o.step FROM model.queue o JOIN model.queue q USING (tenant_id)
+	WHERE tenant_id = t AND q.step = $2 AND o.step <> q.step AND o.xid IS NOT NULL AND o.step <> ALL (tried)
+		AND o.committed < coalesce(q.committed, q.finished) AND o.over > q.started
+	ORDER BY o.committed DESC LIMIT 1 $$;
+
+-- All calls of a tenant.  NULL: each has its place.
 CREATE FUNCTION model.follow(t text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	early bigint[] := '{}';
+	tried bigint[] := '{}';
+	tried_for bigint;
+	patience int := current_setting('model.patience')::int;
+	stuck bigint;
+	delayed bigint;
 	difference text;
+	story text;
 BEGIN
 	PERFORM model.fill_queue(t);
 	LOOP
 		BEGIN
-			difference := model.follow_once(t, early);
-			EXIT WHEN difference IS NULL OR difference NOT LIKE 'AGAIN %';
+			SELECT * INTO stuck, difference FROM model.follow_once(t, early);
+			IF stuck IS NULL THEN RETURN NULL; END IF;
+			SELECT model.story(q, difference) INTO story FROM model.queue q WHERE tenant_id = t AND step = stuck;
 			RAISE SQLSTATE 'AGAIN';
 		EXCEPTION WHEN SQLSTATE 'AGAIN' THEN
-			early := early || split_part(difference, ' ', 2)::bigint;
+			IF stuck <> ALL (early) AND EXISTS (SELECT FROM model.queue WHERE tenant_id = t AND step = stuck AND xid IS NOT NULL) THEN
+				early := early || stuck;
+				CONTINUE;
+			END IF;
+			-- the last one that was delayed for it did not help
+			IF stuck = tried_for THEN
+				UPDATE model.queue SET committed = was_committed WHERE tenant_id = t AND step = delayed;
+			ELSE
+				tried := '{}';
+				tried_for := stuck;
+			END IF;
+			delayed := model.one_to_delay(t, stuck, tried);
+			IF delayed IS NULL OR patience = 0 THEN RETURN story; END IF;
+			patience := patience - 1;
+			UPDATE model.queue d SET committed = coalesce(q.committed, q.finished) + interval '1 microsecond' FROM model.queue q
+			WHERE d.tenant_id = t AND d.step = delayed AND q.tenant_id = t AND q.step = stuck;
+			tried := tried || delayed;
+			early := array_remove(early, stuck);
 		END;
 	END LOOP;
-	RETURN difference;
 END $$;
 
 -- ---- the books --------------------------------------------------------------------
