@@ -504,15 +504,17 @@ lock_all(IdemCall *call, Settle *settle)
 static void
 look_around(IdemCall *call, Settle *settle, IdemSight sight)
 {
+	settle->receipt = NULL;
 	settle->refund = refund_find(call, settle->fact, NULL, sight);
-	if (settle->refund != NULL)
+	if (settle->refund == NULL)
 	{
-		settle->receipt = receipt_look(call, settle->refund->receipt_no, IDEM_SIGHT_LATEST);
-		return;
+		settle->receipt = refund_find_receipt(call, settle->fact, sight);
+		if (settle->receipt != NULL)
+			settle->refund = refund_find(call, settle->fact, settle->receipt, sight);
 	}
-	settle->receipt = refund_find_receipt(call, settle->fact, sight);
-	if (settle->receipt != NULL)
-		settle->refund = refund_find(call, settle->fact, settle->receipt, sight);
+	/* the number is what counts: the money may have come elsewhere than is said */
+	if (settle->refund != NULL)
+		settle->receipt = receipt_look(call, settle->refund->receipt_no, IDEM_SIGHT_LATEST);
 }
 
 /* One attempt; NULL: begin again */

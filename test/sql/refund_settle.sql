@@ -217,6 +217,12 @@ SELECT outcome FROM idem_request_refund('settle_numbers', 'numbers_1', 'r3', 10,
 SELECT outcome, status FROM idem_settle_refund('settle_numbers', 'r3', 'succeeded', 're_1');
 SELECT kind, key, status FROM anomalies WHERE tenant_id = 'settle_numbers';
 SELECT outcome, status FROM idem_settle_refund('settle_numbers', 'r3', 'succeeded', 're_4');
+-- The channel's number of another payment's refund: neither is touched.
+SELECT outcome FROM idem_create_payment('settle_numbers', 'o1', 100, 'CNY', payment_no => 'numbers_3');
+SELECT outcome FROM idem_confirm_payment('settle_numbers', 'numbers_3', 'stripe', 'T3', 100, 'CNY', 'acct');
+SELECT * FROM idem_settle_refund('settle_numbers', NULL, 'reversed', 're_1', 30, payment_no => 'numbers_3');
+SELECT * FROM idem_settle_refund('settle_numbers', 'new', 'succeeded', 're_1', 30, payment_no => 'numbers_3');
+SELECT payment_no, reserved, refunded FROM books WHERE tenant_id = 'settle_numbers' ORDER BY 1;
 -- The same number on another account, or at another channel, is another refund.
 SELECT outcome FROM idem_create_payment('settle_numbers', 'o2', 100, 'CNY', payment_no => 'numbers_2');
 SELECT outcome FROM idem_confirm_payment('settle_numbers', 'numbers_2', 'stripe', 'T2', 100, 'CNY', 'acct_2');
