@@ -349,6 +349,8 @@ BEGIN
 	IF x.refund_no IS NULL THEN
 		r := model.money_of(t, f);
 		IF r.receipt_no IS NOT NULL THEN x := model.refund_meant(t, f, r); END IF;
+		-- the number is what counts
+		IF x.refund_no IS NOT NULL THEN r := model.receipt_of(t, x.receipt_no); END IF;
 	END IF;
 	number := model.adopted_no(f, r.receipt_no);
 

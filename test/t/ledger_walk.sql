@@ -94,7 +94,7 @@ BEGIN
 	SELECT * INTO f FROM idem_refund WHERE tenant_id = t AND refund_no = args->>'refund_no';
 	IF model.chance(12) THEN
 		r := model.a_receipt(t, '{applied}');
-		args := args || jsonb_build_object('refund_no', model.one_of('console', 20), 'amount', model.an_amount(), 'payment_no', r.payment_no, 'trade_no', r.trade_no, 'channel', r.channel);
+		args := args || jsonb_build_object('refund_no', CASE WHEN model.chance(70) THEN model.one_of('console', 20) END, 'channel_refund_no', model.one_of('c', 40), 'amount', model.an_amount(), 'payment_no', r.payment_no, 'trade_no', r.trade_no, 'channel', r.channel);
 	ELSIF model.chance(40) THEN
 		args := args || jsonb_build_object('amount', CASE WHEN model.chance(90) THEN f.amount ELSE model.an_amount() END);
 	END IF;
