@@ -128,18 +128,37 @@ answer_without_refund(const Receipt *receipt, const char *outcome, RefundAnswer 
 
 /* ---------- a sum ---------- */
 
-/* Note the sum, unless a later one is known */
-static void
-note_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt)
+/* Is the sum news, or is a later one known? */
+static bool
+is_news(const RefundFact *fact, const Receipt *receipt)
 {
-	int64		sum = DatumGetInt64(fact->amount.value);
 	bool		times_known = !fact->occurred_at.isnull && !receipt->refund_told_at.isnull;
 	bool		same_time = times_known && DatumGetTimestampTz(fact->occurred_at.value) ==
 		DatumGetTimestampTz(receipt->refund_told_at.value);
 
-	if (times_known && !same_time ? is_later(fact->occurred_at, receipt) :
-		sum > receipt->refund_told)
-		receipt_note_told(call, receipt, sum, fact->occurred_at);
+	return times_known && !same_time ? is_later(fact->occurred_at, receipt) :
+		DatumGetInt64(fact->amount.value) > receipt->refund_told;
+}
+
+static void
+note_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt)
+{
+	if (is_news(fact, receipt))
+		receipt_note_told(call, receipt, DatumGetInt64(fact->amount.value), fact->occurred_at);
+}
+
+/* What of the sum has to be booked once it is noted */
+static int64
+unbooked_then(IdemCall *call, const RefundFact *fact, const Receipt *receipt)
+{
+	Receipt		then = *receipt;
+
+	if (is_news(fact, receipt))
+	{
+		then.refund_told = DatumGetInt64(fact->amount.value);
+		then.refund_told_at = fact->occurred_at;
+	}
+	return unbooked(call, &then);
 }
 
 /* A sum told with the success of a refund that we know */
@@ -157,19 +176,27 @@ settle_known_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt, Refun
 		book_nameless(call, fact, receipt, rest, &rest_answer);
 }
 
+/*
+ * A sum told with a refund that we do not know, or with none.  It is noted only
+ * if it could be booked: at this moment somebody may make its number known, of
+ * other money.
+ */
 static void
 settle_unknown_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt,
 				   RefundAnswer *answer)
 {
-	int64		rest;
+	int64		rest = unbooked_then(call, fact, receipt);
 
-	note_sum(call, fact, receipt);
-	rest = unbooked(call, receipt);
 	if (rest > 0)
+	{
 		book(call, fact, receipt, rest, answer);
-	else
-		answer_without_refund(receipt, receipt->refund_told > receipt->refunded ? "kept" : "duplicate",
-							  answer);
+		if (strcmp(answer->outcome, "applied") == 0)
+			note_sum(call, fact, receipt_lock(call, receipt->receipt_no));
+		return;
+	}
+	note_sum(call, fact, receipt);
+	answer_without_refund(receipt, receipt->refund_told > receipt->refunded ? "kept" : "duplicate",
+						  answer);
 }
 
 

@@ -417,12 +417,11 @@ CREATE FUNCTION model.is_later(at timestamptz, r model.receipts) RETURNS boolean
 
 -- What of the latest sum has to be booked: what the books, what is on its way
 -- and what was taken back since do not explain.
-CREATE FUNCTION model.unbooked(t text, number text) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION model.unbooked(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
 	SELECT CASE WHEN r.refund_told <= r.refunded THEN 0 ELSE r.refund_told - r.refunded - (
-		SELECT coalesce(sum(f.amount), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = number
+		SELECT coalesce(sum(f.amount), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no
 			AND (f.status IN ('processing', 'abnormal')
-				OR ((f.status = 'reversed' OR f.takes_back) AND f.status <> 'succeeded' AND model.is_later(f.settled_at, r)))) END
-	FROM model.receipt_of(t, number) AS r $$;
+				OR ((f.status = 'reversed' OR f.takes_back) AND f.status <> 'succeeded' AND model.is_later(f.settled_at, r)))) END $$;
 
 CREATE FUNCTION model.book_sum(t text, number text, f model.refund_fact, rest bigint) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
 BEGIN
@@ -435,7 +434,7 @@ END $$;
 CREATE FUNCTION model.cover_sum(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	r model.receipts := model.receipt_of(t, number);
-	rest bigint := model.unbooked(t, number);
+	rest bigint := model.unbooked(t, r);
 BEGIN
 	IF rest > 0 THEN
 		PERFORM model.book_sum(t, number, ROW (NULL, r.payment_no, r.channel, NULL, r.trade_no, NULL, NULL, r.currency, r.refund_told_at,
@@ -443,10 +442,19 @@ BEGIN
 	END IF;
 END $$;
 
+-- The receipt with the sum noted, unless a later one is known.
+CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
+BEGIN
+	IF (CASE WHEN f.occurred_at <> r.refund_told_at THEN f.occurred_at > r.refund_told_at ELSE f.amount > r.refund_told END) THEN
+		r.refund_told := f.amount;
+		r.refund_told_at := f.occurred_at;
+	END IF;
+	RETURN r;
+END $$;
+
 CREATE FUNCTION model.note_sum(t text, number text, f model.refund_fact) RETURNS void LANGUAGE sql AS $$
-	UPDATE model.receipts SET refund_told = f.amount, refund_told_at = f.occurred_at
-	WHERE tenant_id = t AND receipt_no = number
-		AND CASE WHEN f.occurred_at <> refund_told_at THEN f.occurred_at > refund_told_at ELSE f.amount > refund_told END $$;
+	UPDATE model.receipts m SET refund_told = r.refund_told, refund_told_at = r.refund_told_at
+	FROM model.with_sum(model.receipt_of(t, number), f) AS r WHERE m.tenant_id = t AND m.receipt_no = number $$;
 
 CREATE FUNCTION model.answer_without_refund(r model.receipts, outcome text) RETURNS model.refund_answer LANGUAGE sql AS $$
 	SELECT outcome, NULL::text, NULL::text, r.receipt_no, r.payment_no, model.remainder(r) $$;
@@ -491,17 +499,23 @@ BEGIN
 		IF x.refund_no IS NOT NULL THEN RETURN model.settle(t, f); END IF;
 		RETURN model.settle_part(t, f, r);
 	END IF;
-	PERFORM model.note_sum(t, r.receipt_no, f);
 	IF x.refund_no IS NOT NULL THEN
+		PERFORM model.note_sum(t, r.receipt_no, f);
 		a := model.settle(t, f);
-		rest := model.unbooked(t, r.receipt_no);
+		rest := model.unbooked(t, model.receipt_of(t, r.receipt_no));
 		nameless.refund_no := NULL;
 		nameless.channel_refund_no := NULL;
 		IF rest > 0 THEN PERFORM model.book_sum(t, r.receipt_no, nameless, rest); END IF;
 		RETURN a;
 	END IF;
-	rest := model.unbooked(t, r.receipt_no);
-	IF rest > 0 THEN RETURN model.book_sum(t, r.receipt_no, f, rest); END IF;
+	rest := model.unbooked(t, model.with_sum(r, f));
+	IF rest > 0 THEN
+		a := model.book_sum(t, r.receipt_no, f, rest);
+		-- what was kept changes nothing
+		IF a.outcome = 'applied' THEN PERFORM model.note_sum(t, r.receipt_no, f); END IF;
+		RETURN a;
+	END IF;
+	PERFORM model.note_sum(t, r.receipt_no, f);
 	r := model.receipt_of(t, r.receipt_no);
 	RETURN model.answer_without_refund(r, CASE WHEN r.refund_told > r.refunded THEN 'kept' ELSE 'duplicate' END);
 END $$;
