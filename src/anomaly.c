@@ -173,6 +173,16 @@ anomaly_look(IdemCall *call, const char *kind, const char *entity, Datum key, Id
 }
 
 bool
+anomaly_try_lock(IdemCall *call, const char *kind, const char *entity, Datum key)
+{
+	IdemRow    *row = find_open(call, kind, entity, key, IDEM_SIGHT_DIRTY, false);
+
+	if (TransactionIdIsValid(call->rival))
+		return false;
+	return row == NULL || idem_try_lock(call, &open_anomalies, &row->tid) != NULL;
+}
+
+bool
 anomaly_lock(IdemCall *call, const char *kind, const char *entity, Datum key)
 {
 	(void) find_open(call, kind, entity, key, IDEM_SIGHT_LATEST, true);

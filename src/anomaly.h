@@ -37,4 +37,7 @@ extern bool anomaly_look(IdemCall *call, const char *kind, const char *entity,
  */
 extern bool anomaly_lock(IdemCall *call, const char *kind, const char *entity, Datum key);
 
+/* The same without waiting, for who holds names; false: somebody is at it, who may be in call->rival */
+extern bool anomaly_try_lock(IdemCall *call, const char *kind, const char *entity, Datum key);
+
 #endif							/* IDEM_ANOMALY_H */

@@ -122,8 +122,9 @@ lock_names(IdemCall *call, const Report *report, const Payment *payment)
 }
 
 /*
- * Take a receipt without a payment, to use it again.  NULL: the names are
- * unlocked, begin again.
+ * Take a receipt without a payment, to use it again, and the anomaly that says
+ * so: whoever sends the money back holds it and waits for our names.  NULL: the
+ * names are unlocked, begin again.
  */
 static Receipt *
 take_again(IdemCall *call, Report *report, const Payment *payment, const Receipt *seen)
@@ -131,13 +132,15 @@ take_again(IdemCall *call, Report *report, const Payment *payment, const Receipt
 	Datum		name = seen->reported_payment_no;
 	bool		has_name = (payment == NULL && idem_same_text(name, report->fact.payment_no)) ||
 		(!report->also.isnull && idem_same_text(name, report->also.value));
+	const char *kind = receipt_disposition_names[seen->disposition];
+	bool		is_free = anomaly_try_lock(call, kind, "receipt", seen->receipt_no);
 
-	(void) anomaly_look(call, receipt_disposition_names[seen->disposition], "receipt",
-						seen->receipt_no, IDEM_SIGHT_DIRTY);
-	if (has_name && !TransactionIdIsValid(call->rival))
+	if (has_name && is_free)
 		return receipt_take(call, seen);
 	report->also = IDEM_VALUE(name);
 	(void) scene_step_back(call);
+	if (!is_free)
+		(void) anomaly_lock(call, kind, "receipt", seen->receipt_no);
 	return NULL;
 }
 
