@@ -99,13 +99,18 @@ is_foreign(IdemCall *call, const Notification *said, const Payment *payment)
 		receipt_account_refused(call, payment, true, said->channel, said->account.value);
 }
 
-/* true: it was, and is answered */
+/*
+ * true: it was, and is answered.  Where the payment's end is told, it is locked:
+ * it may be going to another channel at this moment.
+ */
 static bool
-reject_foreign(IdemCall *call, const Notification *said, NotificationAnswer *answer)
+reject_foreign(IdemCall *call, const Notification *said, bool ends, NotificationAnswer *answer)
 {
-	Payment    *payment = said->payment_no.isnull ? NULL :
-		payment_look(call, said->payment_no.value, IDEM_SIGHT_LATEST);
+	Payment    *payment = NULL;
 
+	if (!said->payment_no.isnull)
+		payment = ends ? payment_lock(call, said->payment_no.value) :
+			payment_look(call, said->payment_no.value, IDEM_SIGHT_LATEST);
 	if (!is_foreign(call, said, payment))
 		return false;
 	notification_open_anomaly(call, "rejected", said,
@@ -271,7 +276,7 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			break;
 		case FACT_FAILED:
 		case FACT_CLOSED:
-			if (!reject_foreign(call, said, answer))
+			if (!reject_foreign(call, said, true, answer))
 				tell_end(call, said, event->kind == FACT_FAILED, answer);
 			break;
 		case FACT_REFUNDED:
@@ -279,13 +284,13 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 		case FACT_REFUND_CLOSED:
 		case FACT_REFUND_ABNORMAL:
 		case FACT_REFUND_REVERSED:
-			if (!reject_foreign(call, said, answer))
+			if (!reject_foreign(call, said, false, answer))
 				tell_refund(call, said, event, results[event->kind], answer);
 			break;
 		case FACT_DISPUTE_OPENED:
 		case FACT_DISPUTE_WON:
 		case FACT_DISPUTE_LOST:
-			if (!reject_foreign(call, said, answer))
+			if (!reject_foreign(call, said, false, answer))
 				tell_dispute(call, said, stages[event->kind], answer);
 			break;
 		case FACT_UNMAPPED:
