@@ -287,8 +287,10 @@ refund_request_automatic(IdemCall *call, Receipt *receipt, const char *cause,
 	Refund	   *refund;
 	Brake		brake;
 
-	if (amount == 0 || !receipt_makes_sense(receipt))
+	if (!receipt_makes_sense(receipt))
 		return NULL;
+	if (amount == 0)
+		return refund_look_automatic(call, receipt->receipt_no);
 	refund = refund_of_receipt(receipt, refund_automatic_no(receipt->receipt_no), amount,
 							   cause, reason);
 	brake = brake_judge(call, receipt);
