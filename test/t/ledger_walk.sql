@@ -158,7 +158,7 @@ BEGIN
 	RETURN args;
 END $$;
 
-CREATE FUNCTION model.some_dispute(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.a_dispute(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
 	r idem_receipt := model.a_receipt(t, '{applied}');
 BEGIN
@@ -234,7 +234,7 @@ BEGIN
 		args := jsonb_build_object('refund_no', model.a_refund(t, '{failed,abnormal}'));
 	ELSIF n < 89 THEN
 		call := 'record_dispute';
-		args := model.some_dispute(t);
+		args := model.a_dispute(t);
 	ELSIF n < 103 THEN
 		call := 'receive_notification';
 		args := model.some_notification(t);

@@ -64,6 +64,19 @@ BEGIN
 	IF span <= '0' THEN PERFORM model.raise('22023', 'span'); END IF;
 END $$;
 
+-- ---- numbers ------------------------------------------------------------------
+
+-- What the extension has just given to a thing that the twin has not yet.
+CREATE FUNCTION model.new_payment_no(t text, o text) RETURNS text LANGUAGE sql AS $$
+	SELECT c.payment_no FROM idem_payment c
+	WHERE c.tenant_id = t AND c.order_id = o AND NOT EXISTS (SELECT FROM model.payments m WHERE m.tenant_id = t AND m.payment_no = c.payment_no)
+	ORDER BY c.created_at LIMIT 1 $$;
+
+CREATE FUNCTION model.new_anomaly_no(t text, kind text, entity text, key text) RETURNS text LANGUAGE sql AS $$
+	SELECT c.anomaly_no FROM idem_anomaly c
+	WHERE c.tenant_id = t AND c.kind = new_anomaly_no.kind AND c.entity = new_anomaly_no.entity AND c.key = new_anomaly_no.key
+		AND NOT EXISTS (SELECT FROM model.anomalies m WHERE m.tenant_id = t AND m.anomaly_no = c.anomaly_no) $$;
+
 -- ---- rows ---------------------------------------------------------------------
 
 CREATE FUNCTION model.order_of(t text, o text) RETURNS model.orders LANGUAGE sql AS $$
@@ -97,6 +110,22 @@ BEGIN
 	PERFORM model.moved(t, 'order', o, was.version + 1, was.status, state);
 END $$;
 
+-- The order of purchase 1 is refunded when all of the money that paid it went
+-- back, and is what it was before when some of it comes again.
+CREATE FUNCTION model.order_follows(t text, o text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	was model.orders := model.order_of(t, o);
+	paid model.receipts := model.applied(t, o, 1);
+	gone boolean := coalesce(paid.refunded > 0 AND paid.refunded >= paid.amount, false);
+BEGIN
+	IF paid.receipt_no IS NULL THEN RETURN; END IF;
+	IF gone AND was.status IN ('paid', 'shipped', 'completed') THEN
+		PERFORM model.order_to(t, o, 'refunded');
+	ELSIF NOT gone AND was.status = 'refunded' THEN
+		PERFORM model.order_to(t, o, was.refunded_from);
+	END IF;
+END $$;
+
 CREATE FUNCTION model.payment_to(t text, p text, state text, check_at timestamptz DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE was model.payments := model.payment_of(t, p);
 BEGIN
@@ -123,10 +152,7 @@ BEGIN
 	UPDATE model.anomalies SET hits = hits + 1, version = version + 1, last_hit_at = model.now()
 	WHERE tenant_id = t AND kind = open_anomaly.kind AND entity = open_anomaly.entity AND key = open_anomaly.key AND status = 'opened';
 	IF FOUND THEN RETURN; END IF;
-	SELECT anomaly_no INTO number FROM idem_anomaly a
-	WHERE tenant_id = t AND kind = open_anomaly.kind AND entity = open_anomaly.entity AND key = open_anomaly.key
-		AND NOT EXISTS (SELECT FROM model.anomalies m WHERE m.tenant_id = t AND m.anomaly_no = a.anomaly_no);
-	number := coalesce(number, format('only in the model: %s %s', open_anomaly.kind, open_anomaly.key));
+	number := coalesce(model.new_anomaly_no(t, kind, entity, key), format('only in the model: %s %s', open_anomaly.kind, open_anomaly.key));
 	INSERT INTO model.anomalies (tenant_id, anomaly_no, kind, entity, key, status, order_id, detail, opened_at, last_hit_at)
 	VALUES (t, number, open_anomaly.kind, open_anomaly.entity, open_anomaly.key, 'opened', o, open_anomaly.detail, model.now(), model.now());
 	PERFORM model.moved(t, 'anomaly', number, 1, NULL, 'opened', 'open');
@@ -183,27 +209,6 @@ END $$;
 CREATE FUNCTION model.refund_handle(t text, number text) RETURNS text LANGUAGE sql AS $$
 	SELECT refund_no FROM model.refunds WHERE tenant_id = t AND refund_no = 'A' || number AND status IN ('requested', 'processing') $$;
 
--- The order follows the money of purchase 1.
-CREATE FUNCTION model.follow_money(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	r model.receipts;
-	o model.orders;
-BEGIN
-	SELECT * INTO r FROM model.receipts WHERE tenant_id = t AND receipt_no = number AND disposition = 'applied' AND purchase_no = 1;
-	o := model.order_of(t, r.order_id);
-	IF o.status IN ('paid', 'shipped', 'completed') AND r.refunded >= r.amount THEN
-		PERFORM model.order_to(t, o.order_id, 'refunded');
-	ELSIF o.status = 'refunded' AND r.refunded < r.amount THEN
-		PERFORM model.order_to(t, o.order_id, o.refunded_from);
-	END IF;
-END $$;
-
--- What happened to a receipt's money; what exceeds it is its excess.
-CREATE FUNCTION model.book(t text, number text, more_reserved bigint, more_refunded bigint, more_disputed bigint) RETURNS void LANGUAGE sql AS $$
-	UPDATE model.receipts SET refund_reserved = refund_reserved + more_reserved, refunded = refunded + more_refunded, disputed = disputed + more_disputed,
-		excess = greatest(0, refund_reserved + more_reserved + disputed + more_disputed - greatest(coalesce(amount, 0), 0))
-	WHERE tenant_id = t AND receipt_no = number $$;
-
 -- ---- orders -------------------------------------------------------------------
 
 CREATE FUNCTION model.insert_order(t text, o text, amount bigint, currency text, buyer_id text, expires_in interval, metadata jsonb)
@@ -241,8 +246,7 @@ BEGIN
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'active payment'); END IF;
 		p := model.payment_of(tenant_id, (model.applied(tenant_id, order_id, 1)).payment_no);
 		IF (p.amount, p.currency) <> (amount, cur) THEN PERFORM model.raise('ID001', 'paid payment'); END IF;
-		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata),
-			model.follow_money(tenant_id, (model.applied(tenant_id, order_id, 1)).receipt_no);
+		PERFORM model.insert_order(tenant_id, order_id, amount, cur, buyer_id, expires_in, metadata), model.order_follows(tenant_id, order_id);
 		o := model.order_of(tenant_id, order_id);
 	END IF;
 	result := ROW (outcome, o.order_id, o.status, o.amount, o.currency, o.version, o.created_at, o.expires_at);
@@ -447,10 +451,7 @@ BEGIN
 	-- it was the expired one's
 	IF (model.payment_of(t, number)).payment_no IS NOT NULL THEN PERFORM model.raise('ID001', 'payment_no'); END IF;
 	IF number IS NULL THEN
-		SELECT c.payment_no INTO number FROM idem_payment c
-		WHERE c.tenant_id = t AND c.order_id = create_payment.order_id AND (model.payment_of(t, c.payment_no)).payment_no IS NULL
-		ORDER BY c.created_at LIMIT 1;
-		number := coalesce(number, 'only in the model: payment of ' || order_id);
+		number := coalesce(model.new_payment_no(t, order_id), 'only in the model: payment of ' || order_id);
 	END IF;
 	INSERT INTO model.payments VALUES (t, number, order_id, CASE WHEN r.receipt_no IS NOT NULL THEN current + 1 ELSE current END, amount, cur,
 		'pending', 1, request_key, coalesce(repurchase, false), channel, account, NULL, metadata, model.now(), least(model.now() + expires_in, CASE o.status WHEN 'pending' THEN o.expires_at END), NULL, NULL);
@@ -934,7 +935,7 @@ BEGIN
 		IF r.payment_no IS DISTINCT FROM p.payment_no OR r.disposition <> 'mismatch' THEN
 			NULL;
 		ELSIF decision = 'accept' THEN
-			IF model.makes_sense(r) AND r.refund_reserved = 0 AND r.disputed = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
+			IF model.makes_sense(r) AND r.refund_reserved + r.disputed = 0 AND coalesce(o.status NOT IN ('cancelled', 'expired') AND NOT (o.status = 'refunded' AND p.purchase_no = 1), true)
 				AND (model.applied(t, p.order_id, p.purchase_no)).receipt_no IS NULL
 			THEN
 				outcome := 'accepted';
@@ -960,299 +961,4 @@ BEGIN
 	END IF;
 	RETURN ROW (outcome, (model.payment_of(t, payment_no)).status,
 		CASE WHEN outcome IN ('refunded', 'duplicate') AND decision = 'refund' THEN model.refund_handle(t, r.receipt_no) END)::idem_resolve_review_result;
-END $$;
-
--- ---- refunds and disputes --------------------------------------------------------
-
-CREATE FUNCTION model.receipt_of(t text, number text) RETURNS model.receipts LANGUAGE sql AS $$
-	SELECT * FROM model.receipts WHERE tenant_id = t AND receipt_no = number $$;
-
-CREATE FUNCTION model.refund_named(t text, number text) RETURNS model.refunds LANGUAGE plpgsql AS $$
-DECLARE f model.refunds;
-BEGIN
-	PERFORM model.check_key('refund_no', number);
-	SELECT * INTO f FROM model.refunds WHERE tenant_id = t AND refund_no = number;
-	IF NOT FOUND THEN PERFORM model.raise('ID006', 'refund'); END IF;
-	RETURN f;
-END $$;
-
-CREATE FUNCTION model.refund_to(t text, number text, state text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE was model.refunds;
-BEGIN
-	SELECT * INTO was FROM model.refunds WHERE tenant_id = t AND refund_no = number;
-	UPDATE model.refunds SET status = state, version = version + 1,
-		submitted_at = CASE state WHEN 'processing' THEN model.now() ELSE submitted_at END,
-		next_check_at = CASE state WHEN 'processing' THEN model.now() + '1 minute' END
-	WHERE tenant_id = t AND refund_no = number;
-	PERFORM model.moved(t, 'refund', number, was.version + 1, was.status, state);
-END $$;
-
-CREATE FUNCTION model.request_refund(tenant_id text, payment_no text, refund_no text, amount bigint, currency text, reason text DEFAULT NULL, receipt_no text DEFAULT NULL)
-RETURNS idem_request_refund_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	t text := tenant_id;
-	p model.payments;
-	r model.receipts;
-	f model.refunds;
-	outcome text := 'replayed';
-BEGIN
-	PERFORM model.check_key('payment_no', payment_no), model.check_key('refund_no', refund_no), model.check_money(amount, currency, 1),
-		model.check_key('receipt_no', receipt_no, false);
-	IF refund_no ~ '^A[0-9]+$' THEN PERFORM model.raise('22023', 'refund_no'); END IF;
-	PERFORM model.because(reason);
-	SELECT * INTO f FROM model.refunds m WHERE m.tenant_id = t AND m.refund_no = request_refund.refund_no;
-	IF FOUND THEN
-		IF (f.payment_no, f.amount, f.currency) IS DISTINCT FROM (payment_no, amount, upper(currency)) OR f.receipt_no <> receipt_no THEN
-			PERFORM model.raise('ID001', 'refund');
-		END IF;
-	ELSE
-		p := model.payment_named(t, payment_no);
-		IF receipt_no IS NOT NULL THEN
-			r := model.receipt_of(t, receipt_no);
-			IF r.payment_no IS DISTINCT FROM payment_no THEN PERFORM model.raise('ID006', 'receipt'); END IF;
-		ELSIF p.status <> 'paid' THEN
-			RETURN ROW ('not_paid', NULL, NULL, NULL, NULL)::idem_request_refund_result;
-		ELSE
-			r := model.applied(t, p.order_id, p.purchase_no);
-		END IF;
-		IF NOT model.makes_sense(r) THEN RETURN ROW ('exceeds', NULL, NULL, NULL, model.remainder(r))::idem_request_refund_result; END IF;
-		IF r.currency <> upper(currency) THEN PERFORM model.raise('22023', 'currency'); END IF;
-		IF amount > model.remainder(r) THEN RETURN ROW ('exceeds', NULL, NULL, NULL, model.remainder(r))::idem_request_refund_result; END IF;
-		outcome := 'requested';
-		INSERT INTO model.refunds (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, account, amount, currency, status, cause, reason, created_at, next_check_at)
-		VALUES (t, refund_no, r.receipt_no, r.payment_no, r.order_id, r.purchase_no, r.channel, r.account, amount, upper(currency), 'requested', 'request', reason, model.now(), model.now() + '1 minute')
-		RETURNING * INTO f;
-		PERFORM model.book(t, r.receipt_no, amount, 0, 0), model.moved(t, 'refund', refund_no, 1, NULL, 'requested', 'request');
-	END IF;
-	RETURN ROW (outcome, CASE WHEN f.status IN ('requested', 'processing') THEN f.refund_no END, f.status, f.amount,
-		model.remainder(model.receipt_of(t, f.receipt_no)))::idem_request_refund_result;
-END $$;
-
-CREATE FUNCTION model.sent(t text, number text, outcome text) RETURNS idem_submit_refund_result LANGUAGE sql AS $$
-	SELECT CASE f.status WHEN 'processing'
-		THEN ROW (outcome, f.status, f.refund_no, f.payment_no, f.amount, f.currency, f.channel, f.account, r.trade_no)::idem_submit_refund_result
-		ELSE ROW (outcome, f.status, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::idem_submit_refund_result END
-	FROM model.refunds f JOIN model.receipts r USING (tenant_id, receipt_no) WHERE tenant_id = t AND refund_no = number $$;
-
-CREATE FUNCTION model.submit_refund(tenant_id text, refund_no text) RETURNS idem_submit_refund_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	f model.refunds := model.refund_named(tenant_id, refund_no);
-	outcome text := 'refused';
-BEGIN
-	IF f.status = 'processing' THEN
-		outcome := 'already_processing';
-	ELSIF f.status = 'requested' AND (model.receipt_of(tenant_id, f.receipt_no)).excess = 0 THEN
-		outcome := 'processing';
-		PERFORM model.refund_to(tenant_id, refund_no, 'processing');
-	END IF;
-	RETURN model.sent(tenant_id, refund_no, outcome);
-END $$;
-
-CREATE FUNCTION model.retry_refund(tenant_id text, refund_no text) RETURNS idem_submit_refund_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	f model.refunds := model.refund_named(tenant_id, refund_no);
-	r model.receipts := model.receipt_of(tenant_id, f.receipt_no);
-	outcome text := 'refused';
-BEGIN
-	IF f.status = 'processing' THEN
-		outcome := 'already_processing';
-	ELSIF f.status = 'failed' AND f.amount > model.remainder(r) OR f.status = 'abnormal' AND r.excess > 0 THEN
-		outcome := 'exceeds';
-	ELSIF f.status IN ('failed', 'abnormal') THEN
-		outcome := 'processing';
-		IF f.status = 'failed' THEN PERFORM model.book(tenant_id, r.receipt_no, f.amount, 0, 0); END IF;
-		PERFORM model.refund_to(tenant_id, refund_no, 'processing'),
-			model.resolve_anomaly(tenant_id, '{refund_abnormal}', 'refund', refund_no, 'retry');
-	END IF;
-	RETURN model.sent(tenant_id, refund_no, outcome);
-END $$;
-
-CREATE FUNCTION model.cancel_refund(tenant_id text, refund_no text) RETURNS idem_cancel_refund_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	f model.refunds := model.refund_named(tenant_id, refund_no);
-	outcome text := 'refused';
-BEGIN
-	IF f.status = 'cancelled' THEN
-		outcome := 'already_cancelled';
-	ELSIF f.status = 'requested' THEN
-		outcome := 'cancelled';
-		PERFORM model.book(tenant_id, f.receipt_no, -f.amount, 0, 0), model.refund_to(tenant_id, refund_no, 'cancelled');
-	END IF;
-	f := model.refund_named(tenant_id, refund_no);
-	RETURN ROW (outcome, f.status, model.remainder(model.receipt_of(tenant_id, f.receipt_no)))::idem_cancel_refund_result;
-END $$;
-
--- What a word of the channel makes of a refund in that state: the states it goes through.
-CREATE FUNCTION model.way(f model.refunds, result text, at timestamptz) RETURNS text[] LANGUAGE sql AS $$
-	SELECT CASE
-		WHEN result = 'succeeded' AND f.status NOT IN ('succeeded', 'reversed') THEN '{succeeded}'
-		WHEN result = 'reversed' AND f.status = 'succeeded' THEN '{reversed}'
-		WHEN result = 'reversed' AND f.status <> 'reversed' THEN '{succeeded,reversed}'
-		WHEN result IN ('failed', 'closed', 'abnormal') AND f.status IN ('requested', 'processing', 'abnormal') AND f.status <> result
-			AND NOT coalesce(at < f.submitted_at - interval '1 second', false) THEN ARRAY[result]
-		ELSE '{}' END::text[] $$;
-
-CREATE FUNCTION model.settle_refund(tenant_id text, refund_no text, result text, channel_refund_no text DEFAULT NULL, amount bigint DEFAULT NULL,
-	occurred_at timestamptz DEFAULT NULL, payment_no text DEFAULT NULL) RETURNS idem_settle_refund_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	t text := tenant_id;
-	said jsonb := jsonb_build_object('result', coalesce(result, ''), 'refund_no', refund_no, 'channel_refund_no', channel_refund_no, 'payment_no', payment_no,
-		'channel', NULL, 'account', NULL, 'trade_no', NULL, 'amount', amount, 'currency', NULL);
-	number text := coalesce(refund_no, 'C' || channel_refund_no);
-	known boolean;
-	f model.refunds;
-	r model.receipts;
-	before bigint;
-	step text;
-	fits boolean;
-	trouble text;
-	outcome text;
-BEGIN
-	IF coalesce(refund_no, channel_refund_no) IS NULL THEN PERFORM model.raise('22004', 'refund_no'); END IF;
-	SELECT * INTO f FROM model.refunds m WHERE m.tenant_id = t AND m.refund_no = settle_refund.refund_no;
-	IF f.refund_no IS NULL THEN
-		SELECT * INTO r FROM model.receipts m WHERE m.tenant_id = t AND m.payment_no = settle_refund.payment_no
-			AND (m.disposition = 'applied' OR (SELECT count(*) FROM model.receipts x WHERE x.tenant_id = t AND x.payment_no = settle_refund.payment_no) = 1);
-		IF r.receipt_no IS NULL THEN
-			SELECT * INTO r FROM model.receipts m WHERE m.tenant_id = t AND m.reported_payment_no = settle_refund.payment_no AND m.disposition = 'orphan'
-				AND (SELECT count(*) FROM model.receipts x WHERE x.tenant_id = t AND x.reported_payment_no = settle_refund.payment_no AND x.disposition = 'orphan') = 1;
-		END IF;
-		SELECT * INTO f FROM model.refunds m WHERE m.tenant_id = t AND (m.channel, m.account) = (r.channel, r.account) AND m.channel_refund_no = settle_refund.channel_refund_no;
-	END IF;
-	known := f.refund_no IS NOT NULL;
-	IF known THEN
-		r := model.receipt_of(t, f.receipt_no);
-		number := f.refund_no;
-		said := said || jsonb_build_object('our_amount', f.amount);
-		fits := coalesce(payment_no = coalesce(r.payment_no, r.reported_payment_no), true)
-			AND NOT EXISTS (SELECT FROM model.refunds m WHERE m.tenant_id = t AND (m.channel, m.account) = (f.channel, f.account)
-				AND m.channel_refund_no = settle_refund.channel_refund_no AND m.refund_no <> f.refund_no);
-	ELSE
-		fits := amount > 0 AND r.currency IS NOT NULL AND NOT EXISTS (SELECT FROM model.refunds m WHERE m.tenant_id = t AND m.refund_no = number)
-			AND number !~ '^A[0-9]+$';
-	END IF;
-
-	IF result NOT IN ('succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed') THEN
-		outcome := 'kept';
-		trouble := 'unmapped_event';
-	ELSIF amount <= 0 THEN
-		outcome := 'kept';
-		trouble := CASE WHEN known THEN 'refund_amount_differs' ELSE 'refund_unmatched' END;
-	ELSIF r.receipt_no IS NULL OR NOT known AND result = 'timeout' THEN
-		outcome := 'orphan';
-		trouble := 'refund_unmatched';
-	ELSIF NOT coalesce(fits, false) THEN
-		outcome := 'kept';
-		trouble := 'refund_unmatched';
-	END IF;
-	IF trouble IS NOT NULL THEN
-		PERFORM model.open_anomaly(t, trouble, 'refund', number, r.order_id, said);
-		RETURN ROW (outcome, f.status, CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::idem_settle_refund_result;
-	END IF;
-
-	before := r.excess;
-	IF NOT known THEN
-		INSERT INTO model.refunds (tenant_id, refund_no, receipt_no, payment_no, order_id, purchase_no, channel, account, channel_refund_no, amount, currency, status, cause, created_at)
-		VALUES (t, number, r.receipt_no, r.payment_no, r.order_id, r.purchase_no, r.channel, r.account, channel_refund_no, amount, r.currency, 'requested', 'channel', model.now())
-		RETURNING * INTO f;
-		PERFORM model.book(t, r.receipt_no, amount, 0, 0), model.moved(t, 'refund', number, 1, NULL, 'requested', 'request');
-		said := said || jsonb_build_object('our_amount', f.amount);
-	END IF;
-	outcome := CASE WHEN model.way(f, result, occurred_at) <> '{}' THEN 'applied'
-		WHEN result = f.status THEN 'duplicate'
-		WHEN result = 'timeout' AND f.status IN ('requested', 'processing', 'abnormal') THEN 'kept' ELSE 'stale' END;
-	FOREACH step IN ARRAY model.way(f, result, occurred_at) LOOP
-		SELECT * INTO f FROM model.refunds m WHERE m.tenant_id = t AND m.refund_no = number;
-		PERFORM model.book(t, r.receipt_no,
-			CASE WHEN step IN ('failed', 'closed', 'reversed') THEN -f.amount WHEN step = 'succeeded' AND f.status IN ('failed', 'closed', 'cancelled') THEN f.amount ELSE 0 END,
-			CASE step WHEN 'succeeded' THEN f.amount WHEN 'reversed' THEN -f.amount ELSE 0 END, 0);
-		PERFORM model.refund_to(t, number, step), model.follow_money(t, r.receipt_no);
-		UPDATE model.refunds m SET settled_at = occurred_at WHERE m.tenant_id = t AND m.refund_no = number;
-		IF f.status = 'abnormal' THEN
-			PERFORM model.resolve_anomaly(t, '{refund_abnormal}', 'refund', number, CASE WHEN result = 'reversed' THEN 'reversed' ELSE step END);
-		END IF;
-		IF step IN ('abnormal', 'reversed') THEN PERFORM model.open_anomaly(t, 'refund_' || step, 'refund', number, r.order_id, said); END IF;
-		IF step = 'succeeded' AND r.disposition IN ('late', 'surplus') AND (number = 'A' || r.receipt_no OR (model.receipt_of(t, r.receipt_no)).refunded >= r.amount) THEN
-			PERFORM model.resolve_anomaly(t, ARRAY[r.disposition::text], 'receipt', r.receipt_no, 'refund');
-		END IF;
-	END LOOP;
-	IF outcome = 'applied' THEN
-		UPDATE model.refunds m SET channel_refund_no = coalesce(settle_refund.channel_refund_no, m.channel_refund_no) WHERE m.tenant_id = t AND m.refund_no = number;
-		IF known AND amount <> f.amount THEN PERFORM model.open_anomaly(t, 'refund_amount_differs', 'refund', number, r.order_id, said); END IF;
-		IF NOT known THEN PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', number, 'adopted'); END IF;
-	ELSIF f.channel_refund_no IS NULL AND channel_refund_no IS NOT NULL OR outcome = 'kept' AND coalesce(f.next_check_at > model.now(), true) THEN
-		UPDATE model.refunds m SET channel_refund_no = coalesce(m.channel_refund_no, settle_refund.channel_refund_no), version = version + 1,
-			next_check_at = CASE WHEN outcome = 'kept' AND coalesce(f.next_check_at > model.now(), true) THEN model.now() ELSE next_check_at END
-		WHERE m.tenant_id = t AND m.refund_no = number;
-	END IF;
-	r := model.receipt_of(t, r.receipt_no);
-	IF outcome = 'applied' AND r.excess > before THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, said); END IF;
-	SELECT * INTO f FROM model.refunds m WHERE m.tenant_id = t AND m.refund_no = number;
-	RETURN ROW (outcome, f.status, model.remainder(r))::idem_settle_refund_result;
-END $$;
-
-CREATE TABLE model.disputes (LIKE idem_dispute INCLUDING DEFAULTS, PRIMARY KEY (tenant_id, channel, account, dispute_no));
-
-CREATE FUNCTION model.record_dispute(tenant_id text, channel text, account text, trade_no text, dispute_no text, stage text, amount bigint, currency text,
-	occurred_at timestamptz DEFAULT NULL) RETURNS idem_record_dispute_result LANGUAGE plpgsql AS $$
-#variable_conflict use_variable
-DECLARE
-	t text := tenant_id;
-	key text := format('{"channel": %s, "account": %s, "dispute_no": %s}', to_json(channel), to_json(account), to_json(dispute_no));
-	said jsonb := jsonb_build_object('stage', stage, 'dispute_no', dispute_no, 'channel', channel, 'account', account, 'trade_no', trade_no, 'amount', amount, 'currency', currency);
-	d model.disputes;
-	r model.receipts;
-	newer boolean;
-	news boolean;
-	counted bigint := 0;
-	before bigint;
-	outcome text;
-BEGIN
-	SELECT * INTO r FROM model.receipts m WHERE m.tenant_id = t AND m.channel = record_dispute.channel AND m.trade_no = record_dispute.trade_no AND m.account IN (record_dispute.account, '')
-	ORDER BY m.account = record_dispute.account DESC LIMIT 1;
-	SELECT * INTO d FROM model.disputes m WHERE (m.tenant_id, m.channel, m.account, m.dispute_no) = (t, channel, account, dispute_no);
-	IF d.receipt_no IS NOT NULL THEN r := model.receipt_of(t, d.receipt_no); END IF;
-
-	IF stage NOT IN ('opened', 'won', 'lost') OR amount <= 0 OR d.trade_no <> trade_no OR r.receipt_no IS NOT NULL AND r.currency IS DISTINCT FROM currency THEN
-		PERFORM model.open_anomaly(t, CASE WHEN stage NOT IN ('opened', 'won', 'lost') THEN 'unmapped_event' ELSE 'dispute' END, 'dispute', key, r.order_id, said);
-		RETURN ROW ('kept', r.receipt_no, CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END, d.stage)::idem_record_dispute_result;
-	END IF;
-
-	newer := coalesce(occurred_at > d.occurred_at, false);
-	news := d.stage IS NULL OR CASE WHEN d.stage = stage THEN d.amount <> amount AND newer WHEN d.stage = 'opened' THEN true WHEN stage = 'opened' THEN false ELSE newer END;
-	IF NOT news AND NOT (d.receipt_no IS NULL AND r.receipt_no IS NOT NULL) THEN
-		outcome := CASE WHEN r.receipt_no IS NULL THEN 'orphan' WHEN (d.stage, d.amount) = (stage, amount) THEN 'duplicate' ELSE 'stale' END;
-		IF outcome = 'orphan' THEN PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, NULL, said); END IF;
-		RETURN ROW (outcome, r.receipt_no, CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END, d.stage)::idem_record_dispute_result;
-	END IF;
-
-	IF d.receipt_no IS NOT NULL AND d.stage <> 'won' THEN counted := d.amount; END IF;
-	IF d.stage IS NULL THEN
-		INSERT INTO model.disputes (tenant_id, channel, account, dispute_no, trade_no, stage, amount, currency, created_at, occurred_at)
-		VALUES (t, channel, account, dispute_no, trade_no, 'opened', amount, currency, model.now(), occurred_at) RETURNING * INTO d;
-		PERFORM model.moved(t, 'dispute', key, 1, NULL, 'opened', 'open');
-		IF stage = 'opened' THEN d.version := 0; END IF;
-	END IF;
-	IF news AND d.stage <> stage THEN PERFORM model.moved(t, 'dispute', key, d.version + 1, d.stage, stage); END IF;
-	UPDATE model.disputes m SET receipt_no = r.receipt_no, payment_no = r.payment_no, order_id = r.order_id, purchase_no = r.purchase_no,
-		stage = CASE WHEN news THEN record_dispute.stage ELSE m.stage END, amount = CASE WHEN news THEN record_dispute.amount ELSE m.amount END,
-		occurred_at = CASE WHEN news THEN record_dispute.occurred_at ELSE m.occurred_at END, version = d.version + 1
-	WHERE (m.tenant_id, m.channel, m.account, m.dispute_no) = (t, channel, account, dispute_no) RETURNING * INTO d;
-	before := r.excess;
-	IF r.receipt_no IS NOT NULL THEN
-		PERFORM model.book(t, r.receipt_no, 0, 0, CASE d.stage WHEN 'won' THEN 0 ELSE d.amount END - counted);
-		r := model.receipt_of(t, r.receipt_no);
-	END IF;
-	IF r.receipt_no IS NULL OR d.stage <> 'won' THEN
-		PERFORM model.open_anomaly(t, 'dispute', 'dispute', key, r.order_id, said);
-	ELSE
-		PERFORM model.resolve_anomaly(t, '{dispute}', 'dispute', key, 'won');
-	END IF;
-	IF r.excess > before THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, said); END IF;
-	RETURN ROW (CASE WHEN r.receipt_no IS NULL THEN 'orphan' ELSE 'applied' END, r.receipt_no, CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END, d.stage)::idem_record_dispute_result;
 END $$;
