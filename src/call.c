@@ -27,6 +27,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "jit/jit.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
@@ -451,7 +452,8 @@ idem_pin(const char *setting, const char *value)
  * Open SPI and pin what plans depend on.  seqscan is off because our kept plans
  * address rows by ctid or by their key, and a plan made while a table had one
  * page would otherwise read that table from end to end ever after; for the same
- * reason tidscan is on.
+ * reason tidscan is on.  JIT is off, since where a sequential scan is all there
+ * is, its being off makes the plan look so dear that it is compiled at each call.
  */
 void
 idem_connect_as_caller(IdemCall *call)
@@ -463,6 +465,8 @@ idem_connect_as_caller(IdemCall *call)
 	idem_pin("enable_seqscan", "off");
 	if (!enable_tidscan)
 		idem_pin("enable_tidscan", "on");
+	if (jit_enabled)
+		idem_pin("jit", "off");
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	MemoryContextSwitchTo(call->context);
