@@ -88,8 +88,8 @@ hold_subscription(IdemCall *call, Datum name, LOCKMODE mode)
 	return true;
 }
 
-pg_noreturn static void
-raise_no_subscription(Datum name)
+void
+subscription_not_found(Datum name)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_IDEM_NOT_FOUND),
@@ -108,7 +108,7 @@ subscription_enter(IdemCall *call)
 		return NULL;
 	subscription = subscription_look(call, name, IDEM_SIGHT_LATEST);
 	if (subscription == NULL)
-		raise_no_subscription(name);
+		subscription_not_found(name);
 	return subscription;
 }
 
@@ -323,7 +323,7 @@ idem_seek_subscription(PG_FUNCTION_ARGS)
 		return idem_leave(call, "in_progress");
 	subscription = subscription_look(call, name, IDEM_SIGHT_LATEST);
 	if (subscription == NULL)
-		raise_no_subscription(name);
+		subscription_not_found(name);
 	if (!hold_all_slots(call, subscription))
 		return idem_leave(call, "in_progress");
 	point = read_point(call, 1);

@@ -41,6 +41,7 @@ typedef struct Position
 
 /* The subscription of that name; NULL: there is none */
 extern Subscription *subscription_look(IdemCall *call, Datum name, IdemSight sight);
+pg_noreturn extern void subscription_not_found(Datum name);
 
 /*
  * The subscription that a reader's first argument names, held so that nobody

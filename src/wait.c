@@ -154,12 +154,7 @@ look(FunctionCallInfo fcinfo, Ahead *ahead, bool *unsure)
 	bool		due;
 
 	if (subscription == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_IDEM_NOT_FOUND),
-				 errmsg("subscription \"%s\" does not exist",
-						TextDatumGetCString(idem_arg(call, ARG_SUBSCRIPTION).value)),
-				 errdetail("It was never made, or it was ended."),
-				 errhint("Make it with idem_subscribe().")));
+		subscription_not_found(idem_arg(call, ARG_SUBSCRIPTION).value);
 	due = ahead_is_due(call, subscription, ahead, unsure);
 	(void) idem_leave_void(call);
 	return due;
