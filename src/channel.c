@@ -143,7 +143,7 @@ static NullableDatum
 tenant_of_payment(IdemCall *call, Datum channel, NullableDatum account, Datum payment_no,
 				  IdemSight sight)
 {
-	List	   *rows = idem_look_all(call, &payment_by_number, &payment_no, 1, sight);
+	List	   *rows = idem_look_all(call, &payment_by_no, &payment_no, 1, sight);
 	NullableDatum tenant_id = IDEM_NULL;
 	int			best = -1;
 	ListCell   *cell;

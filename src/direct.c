@@ -245,7 +245,7 @@ read_indexes(KnownTable *known, Relation table)
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
 		bool		plain = index_is_plain(index) && read_index(known, index);
 
-		index_close(index, NoLock);
+		index_close(index, AccessShareLock);
 		if (!plain)
 			return false;
 	}

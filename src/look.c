@@ -80,17 +80,20 @@ open_index_of(IdemCall *call, const IdemIndex *index, Relation *table, LOCKMODE 
 }
 
 /*
- * Locks stay until the transaction ends, as after any SELECT.  Those of who looks
- * back go at once: so the log is read, which is emptied by TRUNCATE, and that
- * must not wait for the end of whoever has read there.
+ * The table's lock stays until the transaction ends, as after any SELECT.  That
+ * of who looks back goes at once: so the log is read, which is emptied by
+ * TRUNCATE, and that must not wait for the end of whoever has read there.
+ *
+ * The index's goes at once in any case.  A backend can hold 16 locks on relations
+ * by itself; from there on each one stands in the table that all backends share,
+ * where those on one relation share one LWLock, and a few hundred sessions that
+ * all make the same call queue for it.
  */
 static void
 close_both(Relation table, Relation index, ScanDirection direction)
 {
-	LOCKMODE	unlock = ScanDirectionIsBackward(direction) ? AccessShareLock : NoLock;
-
-	index_close(index, unlock);
-	table_close(table, unlock);
+	index_close(index, AccessShareLock);
+	table_close(table, ScanDirectionIsBackward(direction) ? AccessShareLock : NoLock);
 }
 
 /* The equality of a type that our keys have */

@@ -25,7 +25,6 @@ const IdemIndex payment_by_no = {"idem_payment", "idem_payment_pkey", NATTS};
 const IdemIndex payment_active = {"idem_payment", "idem_payment_active", NATTS};
 const IdemIndex payment_by_order = {"idem_payment", "idem_payment_order", NATTS};
 const IdemIndex payment_by_request_key = {"idem_payment", "idem_payment_request_key", NATTS};
-const IdemIndex payment_by_number = {"idem_payment", "idem_payment_number", NATTS};
 const IdemIndex payment_key_by_key = {"idem_payment_key", "idem_payment_key_pkey", PAYMENT_KEY_NATTS};
 
 const char *const payment_status_names[] = {
@@ -99,12 +98,18 @@ payment_is_expired(const Payment *payment, TimestampTz now)
 		DatumGetTimestampTz(payment->expires_at.value) <= now;
 }
 
+IdemRow *
+payment_look_row(IdemCall *call, Datum payment_no, IdemSight sight)
+{
+	Datum		keys[] = {payment_no, call->tenant_id};
+
+	return idem_look(call, &payment_by_no, keys, 2, sight);
+}
+
 Payment *
 payment_look(IdemCall *call, Datum payment_no, IdemSight sight)
 {
-	Datum		keys[] = {call->tenant_id, payment_no};
-
-	return payment_of_row(idem_look(call, &payment_by_no, keys, 2, sight));
+	return payment_of_row(payment_look_row(call, payment_no, sight));
 }
 
 /* The payment that a request key made */
@@ -137,7 +142,7 @@ payment_look_latest(IdemCall *call, Datum order_id, IdemSight sight)
 Payment *
 payment_lock(IdemCall *call, Datum payment_no)
 {
-	Datum		keys[] = {call->tenant_id, payment_no};
+	Datum		keys[] = {payment_no, call->tenant_id};
 
 	return payment_of_row(idem_lock_row(call, &payment_by_no, keys, 2));
 }

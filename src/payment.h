@@ -45,11 +45,10 @@ typedef struct Payment
 	NullableDatum next_check_at;
 } Payment;
 
-extern const IdemIndex payment_by_no;		/* tenant_id, payment_no */
+extern const IdemIndex payment_by_no;		/* payment_no, tenant_id */
 extern const IdemIndex payment_active;		/* tenant_id, order_id; the active one */
 extern const IdemIndex payment_by_order;	/* tenant_id, order_id, purchase_no, created_at */
 extern const IdemIndex payment_by_request_key;	/* tenant_id, request_key */
-extern const IdemIndex payment_by_number;	/* payment_no, of any tenant */
 extern const IdemIndex payment_key_by_key;	/* tenant_id, request_key */
 
 /* Whose a row is, for those who look across tenants */
@@ -68,6 +67,7 @@ extern bool payment_is_active(const Payment *payment);
 extern bool payment_is_expired(const Payment *payment, TimestampTz now);
 
 /* Look up, or lock, a payment of the call's tenant; NULL: none, or call->busy */
+extern IdemRow *payment_look_row(IdemCall *call, Datum payment_no, IdemSight sight);
 extern Payment *payment_look(IdemCall *call, Datum payment_no, IdemSight sight);
 extern Payment *payment_look_by_key(IdemCall *call, Datum request_key, IdemSight sight);
 extern Payment *payment_look_active(IdemCall *call, Datum order_id, IdemSight sight);

@@ -28,7 +28,8 @@ gather_by_key(IdemCall *call, Datum request_key, IdemSight sight, CreateScene *s
 	Datum		keys[] = {call->tenant_id, request_key};
 	NullableDatum payment_no;
 
-	scene->by_key = payment_look_by_key(call, request_key, sight);
+	if (scene->by_key == NULL)
+		scene->by_key = payment_look_by_key(call, request_key, sight);
 	if (scene->by_key != NULL)
 		return true;
 	scene->key = idem_look(call, &payment_key_by_key, keys, 2, sight);
@@ -50,7 +51,25 @@ gather_by_token(IdemCall *call, const Token *token, IdemSight sight, CreateScene
 }
 
 /*
- * Look at everything that the decision depends on.
+ * Is there nothing yet that a repetition would be answered by?  A token that
+ * was not used says so alone, without one it takes a payment of this key or
+ * order.  What was looked at stays in the scene.
+ */
+static bool
+looks_new(IdemCall *call, const CreateRequest *request, CreateScene *scene)
+{
+	if (request->token != NULL)
+		return scene->use == NULL;
+	if (!request->request_key.isnull)
+		scene->by_key = payment_look_by_key(call, request->request_key.value, IDEM_SIGHT_FIRST);
+	if (scene->by_key == NULL)
+		scene->latest = payment_look_latest(call, request->order_id, IDEM_SIGHT_FIRST);
+	return scene->by_key == NULL && scene->latest == NULL;
+}
+
+/*
+ * Look at everything that the decision depends on.  The first look is for
+ * repetitions: a call that looks new ends it, and is decided by the second one.
  */
 void
 create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
@@ -61,6 +80,8 @@ create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 	memset(scene, 0, sizeof(CreateScene));
 	if (request->token != NULL)
 		gather_by_token(call, request->token, sight, scene);
+	if (sight == IDEM_SIGHT_FIRST && looks_new(call, request, scene))
+		return;
 	if (!request->request_key.isnull &&
 		gather_by_key(call, request->request_key.value, sight, scene))
 		return;					/* known: nothing else counts */
@@ -74,7 +95,8 @@ create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 	}
 
 	scene->order = order_look(call, request->order_id, sight);
-	scene->latest = payment_look_latest(call, request->order_id, sight);
+	if (scene->latest == NULL)
+		scene->latest = payment_look_latest(call, request->order_id, sight);
 	if (scene->latest == NULL)
 		return;
 	scene->active = payment_look_active(call, request->order_id, sight);

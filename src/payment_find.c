@@ -18,8 +18,7 @@ Datum
 idem_get_payment(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Datum		keys[] = {call->tenant_id, idem_arg_key(call, 1)};
-	IdemRow    *row = idem_look(call, &payment_by_no, keys, lengthof(keys), IDEM_SIGHT_FIRST);
+	IdemRow    *row = payment_look_row(call, idem_arg_key(call, 1), IDEM_SIGHT_FIRST);
 
 	idem_begin_rows(call);
 	if (row != NULL)

@@ -16,22 +16,36 @@
 #include "call.h"
 #include "hook.h"
 #include "ring.h"
+#include "token.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 
-/* A kind of thing that is swept: $1 is now, less `keep`, $2 how many at most */
+/* A kind of thing that is swept, at most $2 of it */
 typedef struct Sweep
 {
 	const char *what;
-	const int  *keep_s;			/* NULL: the rows themselves say until when */
+	Datum		(*bound) (TimestampTz now); /* $1: up to where rows have outlived their use */
 	IdemQuery	query;
 } Sweep;
+
+/* Where the rows themselves say until when */
+static Datum
+until_now(TimestampTz now)
+{
+	return TimestampTzGetDatum(now);
+}
+
+static Datum
+inbox_retention_ago(TimestampTz now)
+{
+	return TimestampTzGetDatum(now - idem_inbox_retention_s * USECS_PER_SEC);
+}
 
 static Sweep sweeps[] = {
 	/* finished requests whose answer needs no more to be replayed */
 	{
-		"requests", NULL,
+		"requests", until_now,
 		IDEM_QUERY("DELETE FROM @schema@.idem_request WHERE ctid = ANY (ARRAY("
 				   "SELECT ctid FROM @schema@.idem_request"
 				   " WHERE status <> 'started' AND expires_at <= $1"
@@ -40,16 +54,16 @@ static Sweep sweeps[] = {
 	},
 	/* uses of tokens that have expired since, and are no longer asked for */
 	{
-		"tokens", NULL,
+		"tokens", token_oldest_digest,
 		IDEM_QUERY("DELETE FROM @schema@.idem_token_used WHERE ctid = ANY (ARRAY("
 				   "SELECT ctid FROM @schema@.idem_token_used"
-				   " WHERE forget_at <= $1"
-				   " ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
-				   TIMESTAMPTZOID, INT8OID)
+				   " WHERE digest < $1"
+				   " ORDER BY digest LIMIT $2 FOR UPDATE SKIP LOCKED))",
+				   BYTEAOID, INT8OID)
 	},
 	/* messages, but none that an event which may come again could have brought */
 	{
-		"messages", &idem_inbox_retention_s,
+		"messages", inbox_retention_ago,
 		IDEM_QUERY("DELETE FROM @schema@.idem_inbox WHERE ctid = ANY (ARRAY("
 				   "SELECT ctid FROM @schema@.idem_inbox"
 				   " WHERE accepted_at <= least($1,"
@@ -86,10 +100,6 @@ idem_sweep(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
 	int64		max_rows = DatumGetInt32(idem_arg_required(call, 0).value);
-	NullableDatum args[] = {
-		IDEM_VALUE(TimestampTzGetDatum(call->now)),
-		IDEM_VALUE(Int64GetDatum(max_rows))
-	};
 
 	if (max_rows < 1)
 		idem_bad_argument(call, 0, "A sweep takes at least one row.");
@@ -98,11 +108,13 @@ idem_sweep(PG_FUNCTION_ARGS)
 	plan_by_index_alone();
 	for (int i = 0; i < (int) lengthof(sweeps); i++)
 	{
+		NullableDatum args[] = {
+			IDEM_VALUE(sweeps[i].bound(call->now)),
+			IDEM_VALUE(Int64GetDatum(max_rows))
+		};
 		uint64		count;
 
 		CHECK_FOR_INTERRUPTS();
-		if (sweeps[i].keep_s != NULL)
-			args[0] = IDEM_VALUE(TimestampTzGetDatum(call->now - *sweeps[i].keep_s * USECS_PER_SEC));
 		count = idem_run(call, &sweeps[i].query, args);
 		idem_put_text(call, SWEEP_WHAT, sweeps[i].what);
 		idem_put(call, SWEEP_COUNT, Int64GetDatum((int64) count));

@@ -23,8 +23,9 @@
  * A token that was consumed and has expired was consumed: whoever sends a form
  * a second time is to be told what became of the first.  So whether it was
  * used is looked up first, and "expired" is said only under the token's name
- * with the rival's row in sight, as "consumed" is.  A use is remembered until
- * the token's expiry or a day after it, whichever is later, to the full minute.
+ * with the rival's row in sight, as "consumed" is.  A use is remembered for a
+ * day after the token's expiry: so long, then, as the digest says that begins with
+ * the expiry, and the sweep goes by the same index.
  *-------------------------------------------------------------------------
  */
 #include "token.h"
@@ -58,7 +59,7 @@ enum
 /* Columns of idem_token_used */
 enum
 {
-	TENANT_ID = 1, DIGEST, PAYMENT_NO, CONSUMED_AT, FORGET_AT, REPURCHASE, ASKED_PAYMENT_NO,
+	TENANT_ID = 1, DIGEST, PAYMENT_NO, CONSUMED_AT, REPURCHASE, ASKED_PAYMENT_NO,
 	NATTS = ASKED_PAYMENT_NO
 };
 
@@ -67,10 +68,9 @@ static const IdemIndex used_by_digest = {"idem_token_used", "idem_token_used_pke
 static IdemTable used_tokens = {
 	"idem_token_used", NATTS,
 	IDEM_QUERY("INSERT INTO @schema@.idem_token_used"
-			   " (tenant_id, digest, payment_no, consumed_at, forget_at, repurchase,"
-			   " asked_payment_no)"
-			   " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
-			   TEXTOID, BYTEAOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID)
+			   " (tenant_id, digest, payment_no, consumed_at, repurchase, asked_payment_no)"
+			   " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+			   TEXTOID, BYTEAOID, TEXTOID, TIMESTAMPTZOID, BOOLOID, TEXTOID)
 };
 
 /* TID scan: nothing can lead it astray */
@@ -168,6 +168,15 @@ same_mac(const uint8 *a, const uint8 *b)
 	return difference == 0;
 }
 
+/* The bytes that the digest of a token with this expiry begins with */
+static void
+digest_time(TimestampTz expiry, uint8 *bytes)
+{
+	uint64		ordered = pg_hton64((uint64) expiry);
+
+	memcpy(bytes, &ordered, DIGEST_TIME_BYTES);
+}
+
 /*
  * What is stored of a token: the upper bytes of its expiry, which change every
  * 17 seconds, and then of the SHA-256 of all its bytes as many as find room.
@@ -226,18 +235,40 @@ token_lock_name(IdemCall *call, const Token *token)
 }
 
 /*
+ * Below the digests of all tokens whose use is still remembered at that time: a
+ * bytea, shorter than they are.
+ */
+Datum
+token_oldest_digest(TimestampTz now)
+{
+	bytea	   *bound = palloc(VARHDRSZ + DIGEST_TIME_BYTES);
+
+	SET_VARSIZE(bound, VARHDRSZ + DIGEST_TIME_BYTES);
+	digest_time(now - TOKEN_LIFE_HOURS * USECS_PER_HOUR, (uint8 *) VARDATA(bound));
+	return PointerGetDatum(bound);
+}
+
+/* The same as the sweep finds it, whether or not it has come by */
+static bool
+is_forgotten(const Token *token, TimestampTz now)
+{
+	uint8		bound[DIGEST_TIME_BYTES];
+
+	digest_time(now - TOKEN_LIFE_HOURS * USECS_PER_HOUR, bound);
+	return memcmp(VARDATA_ANY(DatumGetByteaPP(token->digest)), bound, DIGEST_TIME_BYTES) < 0;
+}
+
+/*
  * The token's use, if it was used and that is still remembered; NULL: not.
  */
 TokenUse *
 token_look(IdemCall *call, const Token *token, IdemSight sight)
 {
-	Datum		keys[] = {call->tenant_id, token->digest};
+	Datum		keys[] = {token->digest, call->tenant_id};
 	IdemRow    *row = idem_look(call, &used_by_digest, keys, 2, sight);
 	TokenUse   *use;
 
-	if (row == NULL ||
-		(token_is_expired(token, call->now) &&
-		 DatumGetTimestampTz(IDEM_COLUMN(row, FORGET_AT)) <= call->now))
+	if (row == NULL || is_forgotten(token, call->now))
 		return NULL;
 	use = palloc(sizeof(TokenUse));
 	use->tid = row->tid;
@@ -245,20 +276,6 @@ token_look(IdemCall *call, const Token *token, IdemSight sight)
 	use->repurchase = DatumGetBool(IDEM_COLUMN(row, REPURCHASE));
 	use->asked_payment_no = IDEM_NULLABLE(row, ASKED_PAYMENT_NO);
 	return use;
-}
-
-/*
- * When a use may be forgotten: the full minute from which on it need not be
- * known.  One moment for many, so that not all of them want the last page of
- * the index that the sweep goes by.
- */
-static TimestampTz
-forget_at_of(IdemCall *call, const Token *token)
-{
-	TimestampTz known_until = Max(token->expires_at,
-								  call->now + TOKEN_LIFE_HOURS * USECS_PER_HOUR);
-
-	return known_until + USECS_PER_MINUTE - 1 - (known_until - 1) % USECS_PER_MINUTE;
 }
 
 /* Use the token up, with its name locked; false: it met a raw INSERT */
@@ -270,7 +287,6 @@ token_use(IdemCall *call, const Token *token, const TokenUse *use)
 		IDEM_VALUE(token->digest),
 		use->payment_no,
 		IDEM_VALUE(TimestampTzGetDatum(call->now)),
-		IDEM_VALUE(TimestampTzGetDatum(forget_at_of(call, token))),
 		IDEM_VALUE(BoolGetDatum(use->repurchase)),
 		use->asked_payment_no
 	};

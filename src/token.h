@@ -8,7 +8,7 @@
 
 #include "look.h"
 
-/* A token is issued for no longer than this; what was consumed is remembered as long */
+/* A token is issued for no longer than this, and its use is remembered as long after that */
 #define TOKEN_LIFE_HOURS 24
 
 /* The scope that idem_create_payment takes */
@@ -71,5 +71,8 @@ extern void token_lock_name(IdemCall *call, const Token *token);
 extern TokenUse *token_look(IdemCall *call, const Token *token, IdemSight sight);
 extern bool token_use(IdemCall *call, const Token *token, const TokenUse *use);
 extern void token_give_back(IdemCall *call, const Token *token);
+
+/* Digests of tokens whose use need not be known any more are less than this */
+extern Datum token_oldest_digest(TimestampTz now);
 
 #endif							/* IDEM_TOKEN_H */

@@ -24,15 +24,14 @@ CREATE TABLE @extschema@.idem_payment (
 	expires_at timestamptz,
 	submitted_at timestamptz,
 	next_check_at timestamptz,
-	PRIMARY KEY (tenant_id, payment_no)
+	/* the number first, since it is also looked for alone: one notify_url may serve all tenants */
+	PRIMARY KEY (payment_no, tenant_id)
 );
 CREATE UNIQUE INDEX idem_payment_active ON @extschema@.idem_payment (tenant_id, order_id)
 	WHERE status IN ('pending', 'closing', 'review');
 CREATE UNIQUE INDEX idem_payment_request_key ON @extschema@.idem_payment (tenant_id, request_key)
 	WHERE request_key IS NOT NULL;
 CREATE INDEX idem_payment_order ON @extschema@.idem_payment (tenant_id, order_id, purchase_no, created_at);
-/* By number alone: for one notify_url that serves all tenants. */
-CREATE INDEX idem_payment_number ON @extschema@.idem_payment (payment_no);
 COMMENT ON TABLE @extschema@.idem_payment IS
 'Attempts to pay. One row in pending, closing or review per order. amount is in minor units of currency. channel, account and submitted_at are set once; request_key and repurchase are those of the call that made it; next_check_at says when reconciliation should ask the channel. Never deleted.';
 

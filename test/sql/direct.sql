@@ -20,7 +20,7 @@ SELECT outcome FROM idem_create_payment('direct', 'o2', 100, 'CNY', 'k2', channe
 SELECT outcome FROM idem_begin_request('direct', 'pay', 'r2', '{}');
 CREATE VIEW pg_temp.stored AS
 	SELECT payment_no AS thing, to_jsonb(p) - '{created_at,expires_at}'::text[] AS row FROM idem_payment p WHERE tenant_id = 'direct'
-	UNION ALL SELECT payment_no, to_jsonb(u) - '{digest,consumed_at,forget_at}'::text[] FROM idem_token_used u WHERE tenant_id = 'direct'
+	UNION ALL SELECT payment_no, to_jsonb(u) - '{digest,consumed_at}'::text[] FROM idem_token_used u WHERE tenant_id = 'direct'
 	UNION ALL SELECT key, to_jsonb(r) - '{attempt,first_at,lease_until,expires_at}'::text[] FROM idem_request r WHERE tenant_id = 'direct'
 	UNION ALL SELECT key, to_jsonb(h) - '{event_id,at}'::text[] FROM idem_history h WHERE tenant_id = 'direct'
 	UNION ALL SELECT payload ->> 'payment_no', payload - 'at' FROM idem_outbox WHERE tenant_id = 'direct';

@@ -153,8 +153,8 @@ SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment_key SET request_key = 'key-paid' WHERE tenant_id = 'verify' AND request_key = 'key-burned'$$);
 
 -- token_leads
-SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_token_used (tenant_id, digest, payment_no, consumed_at, forget_at)
-	VALUES ('verify', sha256('token'), 'pay-gone', now(), now() + interval '1 day')$$);
+SELECT * FROM pg_temp.broken_by($$INSERT INTO idem_token_used (tenant_id, digest, payment_no, consumed_at)
+	VALUES ('verify', sha256('token'), 'pay-gone', now())$$);
 
 -- one_applied_receipt
 SELECT * FROM pg_temp.broken_by($$DROP INDEX idem_receipt_applied;
