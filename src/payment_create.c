@@ -91,10 +91,11 @@ attach_key(IdemCall *call, const CreateRequest *request, const Payment *payment)
 }
 
 /*
- * Consume the token by this payment; false: it met a raw INSERT.
+ * Consume the token by this payment; false: somebody else has used it, or is
+ * just doing so.
  */
 static bool
-consume_token(IdemCall *call, const CreateRequest *request, const Payment *payment)
+consume_token(IdemCall *call, CreateRequest *request, const Payment *payment)
 {
 	TokenUse	use = {
 		.payment_no = IDEM_VALUE(payment->payment_no),
@@ -102,6 +103,7 @@ consume_token(IdemCall *call, const CreateRequest *request, const Payment *payme
 		.asked_payment_no = request->payment_no
 	};
 
+	request->token_is_new = false;	/* whatever comes of it */
 	return token_use(call, request->token, &use);
 }
 
@@ -151,21 +153,6 @@ take_order(IdemCall *call, CreateScene *scene)
 }
 
 /*
- * Consume the token by a payment that was just inserted, when it is too late
- * to begin again.
- */
-static void
-consume_token_of_new(IdemCall *call, const CreateRequest *request, const Payment *payment)
-{
-	if (!consume_token(call, request, payment))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update"),
-				 errdetail("The token was inserted into \"idem_token_used\" by another way than this function."),
-				 errhint("Retry the transaction.")));
-}
-
-/*
  * Hand over the money that came before.  Where that leaves nothing to be paid,
  * the answer is another than created, and the token was not used.
  */
@@ -194,10 +181,14 @@ create(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecisio
 	Datum		number = request->payment_no.isnull ? idem_make_no(call) : (Datum) 0;
 	Payment    *payment = create_payment_of(call, request, scene, decision, number);
 
-	if (!payment_insert(call, payment))
+	if (request->token != NULL && !consume_token(call, request, payment))
 		return false;
-	if (request->token != NULL)
-		consume_token_of_new(call, request, payment);
+	if (!payment_insert(call, payment))
+	{
+		if (request->token != NULL)
+			token_give_back(call, request->token);
+		return false;
+	}
 	idem_unlock_names(call);
 	decision->payment = payment;
 	if (scene->orphans)
@@ -237,6 +228,27 @@ lock_names(IdemCall *call, const CreateRequest *request)
 }
 
 /*
+ * Decide by what a dirty look shows; false: a rival is in the way.  Of a token
+ * that was not used at the first look the insert tells in time whether it still
+ * is not; whatever does not insert it has to look first.
+ */
+static bool
+decide_under_names(IdemCall *call, CreateRequest *request, CreateScene *scene,
+				   CreateDecision *decision)
+{
+	for (;;)
+	{
+		create_gather(call, request, IDEM_SIGHT_DIRTY, scene);
+		if (TransactionIdIsValid(call->rival))
+			return false;
+		create_decide(call, request, scene, decision);
+		if (!request->token_is_new || decision->outcome == CREATE_CREATED)
+			return true;
+		request->token_is_new = false;
+	}
+}
+
+/*
  * Create one payment, or find out why not.
  */
 void
@@ -252,16 +264,12 @@ create_one(IdemCall *call, CreateRequest *request, CreateDecision *decision)
 
 	for (;;)
 	{
-		bool		done = false;
+		bool		done;
 
 		lock_names(call, request);
 		call->now = GetCurrentTimestamp();
-		create_gather(call, request, IDEM_SIGHT_DIRTY, &scene);
-		if (!TransactionIdIsValid(call->rival))
-		{
-			create_decide(call, request, &scene, decision);
-			done = act(call, request, &scene, decision);
-		}
+		done = decide_under_names(call, request, &scene, decision) &&
+			act(call, request, &scene, decision);
 		idem_unlock_names(call);
 		if (done)
 			return;
@@ -357,6 +365,7 @@ create_read_token(IdemCall *call, NullableDatum chars, CreateRequest *request,
 				  CreateDecision *decision)
 {
 	request->token = NULL;
+	request->token_is_new = false;
 	if (chars.isnull)
 		return true;
 	request->token = token_read(call, CStringGetTextDatum(TOKEN_SCOPE_PAYMENT), chars.value);
