@@ -6,9 +6,10 @@
  *
  * Each connection stands for a request handler: it takes one order after the
  * other through the steps of its chain, and waits for each step's answer before
- * it takes the next step.  A few threads drive all connections by epoll, so that the
- * program takes as little as possible of the machine that it shares with the
- * servers.  The tokens are issued before.  Each connection then takes some
+ * it takes the next step.  The threads share the connections among them.  With as
+ * many threads as connections each has one, and sleeps while a server is at work,
+ * as request handlers do; with a thread a core the program takes as little as can
+ * be of the machine that it shares with the servers.  The tokens are issued before.  Each connection then takes some
  * orders that do not count, until all have filled their caches; from then on
  * the clock runs.  Prints calls a second, and the median and the 99th
  * percentile of their latencies in ms.
