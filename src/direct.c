@@ -19,10 +19,12 @@
  * as the executor would call it.
  *
  * Nobody else can hold the unique keys of a row whose names are locked and
- * which was looked for, unless he inserts by SQL of his own.  For him the row
- * is inserted speculatively, as by ON CONFLICT: should an index have the key,
- * or an open transaction's row with it, the row is taken back and the caller
- * begins again.  Nothing waits here, since names are locked.
+ * which was looked for, unless he inserts by SQL of his own.  So the row is
+ * inserted, not speculatively as by ON CONFLICT, which costs two locks and a
+ * record of WAL more; should an index have the key, or an open transaction's row
+ * with it, the row is deleted again and the caller begins again.  Nothing waits
+ * here, since names are locked.  Whoever wants the key of a row that was so
+ * deleted waits for the end of this transaction, like for any other of its rows.
  *
  * Rows bear the current command id: what the transaction does next sees them,
  * the statement that fired a trigger does not, as with SPI.
@@ -51,13 +53,13 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
-#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/snapmgr.h"
 
 /* More indexes than that, and the row goes through the statement */
 #define MAX_INDEXES 12
@@ -96,7 +98,7 @@ typedef struct KnownTable
 
 typedef struct TableEntry
 {
-	RelationName name;			/* hash key */
+	Oid			oid;			/* hash key */
 	KnownTable *table;
 } TableEntry;
 
@@ -311,14 +313,13 @@ sweep_tables(void)
 		if (entry->table->valid)
 			continue;
 		MemoryContextSetParent(entry->table->context, TopTransactionContext);
-		hash_search(tables, &entry->name, HASH_REMOVE, NULL);
+		hash_search(tables, &entry->oid, HASH_REMOVE, NULL);
 	}
 }
 
 /* Learn a table that is open */
 static KnownTable *
-learn_table(const RelationName *name, Relation table, const IdemTable *expected,
-			const IdemHouse *house)
+learn_table(Relation table, const IdemTable *expected, const IdemHouse *house)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "idem table",
 												  ALLOCSET_SMALL_SIZES);
@@ -332,7 +333,7 @@ learn_table(const RelationName *name, Relation table, const IdemTable *expected,
 	MemoryContextSwitchTo(old);
 
 	sweep_tables();
-	((TableEntry *) hash_search(tables, name, HASH_ENTER, NULL))->table = known;
+	((TableEntry *) hash_search(tables, &known->oid, HASH_ENTER, NULL))->table = known;
 	MemoryContextSetParent(context, CacheMemoryContext);
 	known->valid = before == doubts;
 	return known;
@@ -360,21 +361,19 @@ table_oid(const IdemHouse *house, const char *name)
 static void
 open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, const char *name)
 {
-	RelationName key;
-	TableEntry *entry;
+	Oid			oid = table_oid(house, name);
+	TableEntry *entry = hash_search(tables, &oid, HASH_FIND, NULL);
 
-	relation_name(house, name, &key);
-	entry = hash_search(tables, &key, HASH_FIND, NULL);
 	if (entry != NULL && entry->table->valid)
 	{
 		open->known = entry->table;
-		open->table = table_open(entry->table->oid, RowExclusiveLock);
+		open->table = table_open(oid, RowExclusiveLock);
 		if (open->known->valid)
 			return;
 		table_close(open->table, NoLock);
 	}
 	open->table = table_open(table_oid(house, name), RowExclusiveLock);
-	open->known = learn_table(&key, open->table, expected, house);
+	open->known = learn_table(open->table, expected, house);
 }
 
 static void
@@ -481,18 +480,14 @@ insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
 
 /* Insert, unless a unique key is there */
 static bool
-insert_speculatively(const OpenTable *open)
+insert_or_take_back(const OpenTable *open)
 {
-	TransactionId xid = GetCurrentTransactionId();
-	uint32		token = SpeculativeInsertionLockAcquire(xid);
-	bool		inserted;
-
-	table_tuple_insert_speculative(open->table, open->slot, GetCurrentCommandId(true), 0, NULL,
-								   token);
-	inserted = insert_into_indexes(open, UNIQUE_CHECK_PARTIAL);
-	table_tuple_complete_speculative(open->table, open->slot, token, inserted);
-	SpeculativeInsertionLockRelease(xid);
-	return inserted;
+	table_tuple_insert(open->table, open->slot, GetCurrentCommandId(true), 0, NULL);
+	if (insert_into_indexes(open, UNIQUE_CHECK_PARTIAL))
+		return true;
+	CommandCounterIncrement();
+	simple_table_tuple_delete(open->table, &open->slot->tts_tid, GetActiveSnapshot());
+	return false;
 }
 
 /* Call the guard as the executor would, after the row is in */
@@ -529,7 +524,7 @@ idem_insert(IdemCall *call, IdemTable *table, const NullableDatum *row)
 		return idem_run(call, &table->insert, row) == 1;
 	}
 	fill_slot(&open, row);
-	inserted = insert_speculatively(&open);
+	inserted = insert_or_take_back(&open);
 	if (inserted)
 		fire_guard(&open);
 	ExecDropSingleTupleTableSlot(open.slot);
@@ -583,7 +578,7 @@ idem_init_direct(void)
 	HASHCTL		info;
 
 	memset(&info, 0, sizeof(info));
-	info.keysize = sizeof(RelationName);
+	info.keysize = sizeof(Oid);
 	info.entrysize = sizeof(TableEntry);
 	tables = hash_create("idem tables", 16, &info, HASH_ELEM | HASH_BLOBS);
 	CacheRegisterRelcacheCallback(doubt_tables, (Datum) 0);

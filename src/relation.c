@@ -4,15 +4,24 @@
  *
  * A call asks for some twenty of them.  An answer is kept until the server's
  * own cache of names would forget it: the table was renamed, moved or dropped,
- * or another one got the name.
+ * or another one got the name.  Nearly all names are literals, so the first try
+ * goes by where the name stands, and then compares it.
  *-------------------------------------------------------------------------
  */
 #include "relation.h"
 
+#include "common/hashfn.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+
+/* A name in a house: padded with zeroes */
+typedef struct RelationName
+{
+	Oid			nspoid;
+	NameData	name;
+} RelationName;
 
 typedef struct KnownName
 {
@@ -23,6 +32,23 @@ typedef struct KnownName
 
 static HTAB *names = NULL;
 
+/* Where a name stood when it was last asked for; a power of two */
+#define NPLACES 256
+
+typedef struct Place
+{
+	const char *at;
+	const KnownName *known;		/* NULL: none */
+} Place;
+
+static Place places[NPLACES];
+
+static inline Place *
+place_of(const char *name)
+{
+	return &places[murmurhash32((uint32) (uintptr_t) name) % NPLACES];
+}
+
 /* Syscache callback: what a name stands for changed (0: any) */
 static void
 forget_names(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
@@ -31,6 +57,7 @@ forget_names(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
 	HASH_SEQ_STATUS scan;
 	KnownName  *known;
 
+	memset(places, 0, sizeof(places));
 	hash_seq_init(&scan, names);
 	while ((known = hash_seq_search(&scan)) != NULL)
 	{
@@ -39,7 +66,7 @@ forget_names(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
 	}
 }
 
-void
+static void
 relation_name(const IdemHouse *house, const char *name, RelationName *full)
 {
 	memset(full, 0, sizeof(RelationName));
@@ -50,23 +77,30 @@ relation_name(const IdemHouse *house, const char *name, RelationName *full)
 Oid
 relation_oid(const IdemHouse *house, const char *name)
 {
+	Place	   *place = place_of(name);
 	RelationName full;
 	KnownName  *known;
 	Oid			oid;
 
+	if (place->at == name && place->known != NULL && place->known->name.nspoid == house->nspoid &&
+		strcmp(NameStr(place->known->name.name), name) == 0)
+		return place->known->oid;
+
 	relation_name(house, name, &full);
 	known = hash_search(names, &full, HASH_FIND, NULL);
-	if (known != NULL)
-		return known->oid;
-
-	oid = get_relname_relid(name, house->nspoid);
-	if (!OidIsValid(oid))
-		return oid;
-	known = hash_search(names, &full, HASH_ENTER, NULL);
-	known->oid = oid;
-	known->hashvalue = GetSysCacheHashValue2(RELNAMENSP, CStringGetDatum(NameStr(full.name)),
-											 ObjectIdGetDatum(house->nspoid));
-	return oid;
+	if (known == NULL)
+	{
+		oid = get_relname_relid(name, house->nspoid);
+		if (!OidIsValid(oid))
+			return oid;
+		known = hash_search(names, &full, HASH_ENTER, NULL);
+		known->oid = oid;
+		known->hashvalue = GetSysCacheHashValue2(RELNAMENSP, CStringGetDatum(NameStr(full.name)),
+												 ObjectIdGetDatum(house->nspoid));
+	}
+	place->at = name;
+	place->known = known;
+	return known->oid;
 }
 
 /*

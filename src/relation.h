@@ -8,15 +8,6 @@
 
 #include "call.h"
 
-/* A name in a house: a key of hash tables, padded with zeroes */
-typedef struct RelationName
-{
-	Oid			nspoid;
-	NameData	name;
-} RelationName;
-
-extern void relation_name(const IdemHouse *house, const char *name, RelationName *full);
-
 /* The relation of this name in this house; invalid: there is none */
 extern Oid	relation_oid(const IdemHouse *house, const char *name);
 

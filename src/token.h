@@ -38,9 +38,6 @@ extern const TokenSecret *token_secret_by_id(IdemCall *call, const uint8 *id);
 /* HMAC-SHA-256 with a secret */
 extern void token_hmac(const TokenSecret *secret, const uint8 *message, int len, uint8 *mac);
 
-/* SHA-256, as bytea */
-extern Datum token_sha256(const uint8 *bytes, int len);
-
 extern void idem_init_token(void);
 
 

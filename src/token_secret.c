@@ -310,17 +310,7 @@ idem_rotate_token_secret(PG_FUNCTION_ARGS)
 }
 
 
-/* ---------- SHA-256 ---------- */
-
-Datum
-token_sha256(const uint8 *bytes, int len)
-{
-	bytea	   *input = palloc(VARHDRSZ + len);
-
-	SET_VARSIZE(input, VARHDRSZ + len);
-	memcpy(VARDATA(input), bytes, len);
-	return DirectFunctionCall1(sha256_bytea, PointerGetDatum(input));
-}
+/* ---------- HMAC-SHA-256 ---------- */
 
 /* SHA-256 of the key, each byte of its block xored with pad, and a message */
 static void

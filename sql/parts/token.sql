@@ -16,7 +16,7 @@ COMMENT ON DOMAIN @extschema@.idem_token_secret_bytes IS 'A secret: 32 random by
 
 CREATE DOMAIN @extschema@.idem_token_digest AS bytea
 	CHECK (octet_length(VALUE) = 32);
-COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The upper 5 of the 8 bytes of a token''s expiry, and the first 27 bytes of the SHA-256 of its 65 bytes.';
+COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The upper 5 of the 8 bytes of a token''s expiry, and the first 27 of the 32 bytes of its MAC.';
 
 CREATE TABLE @extschema@.idem_token_secret (
 	secret_id @extschema@.idem_token_secret_id NOT NULL,

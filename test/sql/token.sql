@@ -10,7 +10,7 @@ CREATE FUNCTION token_of(bytes bytea) RETURNS text LANGUAGE sql AS $$
 $$;
 -- what is stored of one
 CREATE FUNCTION digest_of(token text) RETURNS bytea LANGUAGE sql AS $$
-	SELECT substring(bytes_of(token), 10, 5) || substring(sha256(bytes_of(token)), 1, 27)
+	SELECT substring(bytes_of(token), 10, 5) || substring(bytes_of(token), 34, 27)
 $$;
 CREATE FUNCTION hmac_of(key bytea, message bytea) RETURNS bytea LANGUAGE plpgsql AS $$
 DECLARE
@@ -72,7 +72,7 @@ COMMIT;
 -- once; and again
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
-SELECT payment_no, digest = digest_of(:'t') AS of_all_its_bytes
+SELECT payment_no, digest = digest_of(:'t') AS by_its_mac
   FROM idem_token_used WHERE tenant_id = 'token' AND digest = digest_of(:'t');
 BEGIN READ ONLY;
 SELECT outcome FROM idem_consume_token('token', 'form', :'t');
