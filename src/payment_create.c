@@ -6,7 +6,7 @@
  * key, order, the caller's own number), look dirtily, decide again, write,
  * unlock.  A rival that is still open is awaited without any lock, and the
  * decision starts anew.  See look.c for the protocol and payment_decide.c for
- * the decision.
+ * the decision.  A call with a token begins with the second half of that.
  *
  * While names are locked, rows are locked only if nobody else holds them.
  *-------------------------------------------------------------------------
@@ -15,6 +15,7 @@
 
 #include "key.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 
 const char *const create_outcome_names[] = {
@@ -95,7 +96,7 @@ attach_key(IdemCall *call, const CreateRequest *request, const Payment *payment)
  * just doing so.
  */
 static bool
-consume_token(IdemCall *call, CreateRequest *request, const Payment *payment)
+consume_token(IdemCall *call, const CreateRequest *request, const Payment *payment)
 {
 	TokenUse	use = {
 		.payment_no = IDEM_VALUE(payment->payment_no),
@@ -103,7 +104,6 @@ consume_token(IdemCall *call, CreateRequest *request, const Payment *payment)
 		.asked_payment_no = request->payment_no
 	};
 
-	request->token_is_new = false;	/* whatever comes of it */
 	return token_use(call, request->token, &use);
 }
 
@@ -218,7 +218,7 @@ act(IdemCall *call, CreateRequest *request, CreateScene *scene, CreateDecision *
 static void
 lock_names(IdemCall *call, const CreateRequest *request)
 {
-	if (request->token != NULL)
+	if (request->token != NULL && !request->token_is_new)
 		token_lock_name(call, request->token);
 	if (!request->request_key.isnull)
 		idem_lock_name(call, IDEM_NAME_REQUEST_KEY, call->tenant_id, request->request_key.value);
@@ -228,24 +228,55 @@ lock_names(IdemCall *call, const CreateRequest *request)
 }
 
 /*
- * Decide by what a dirty look shows; false: a rival is in the way.  Of a token
- * that was not used at the first look the insert tells in time whether it still
- * is not; whatever does not insert it has to look first.
+ * Decide by what a dirty look shows; false: a rival is in the way, or the token
+ * was not looked at and this is not just the first payment of its order.
  */
 static bool
-decide_under_names(IdemCall *call, CreateRequest *request, CreateScene *scene,
+decide_under_names(IdemCall *call, const CreateRequest *request, CreateScene *scene,
 				   CreateDecision *decision)
 {
-	for (;;)
-	{
-		create_gather(call, request, IDEM_SIGHT_DIRTY, scene);
-		if (TransactionIdIsValid(call->rival))
-			return false;
-		create_decide(call, request, scene, decision);
-		if (!request->token_is_new || decision->outcome == CREATE_CREATED)
-			return true;
-		request->token_is_new = false;
-	}
+	create_gather(call, request, IDEM_SIGHT_DIRTY, scene);
+	if (TransactionIdIsValid(call->rival))
+		return false;
+	create_decide(call, request, scene, decision);
+	return !request->token_is_new ||
+		(decision->outcome == CREATE_CREATED && scene->latest == NULL);
+}
+
+/* Lock the names, decide, act, unlock; false: nothing was done */
+static bool
+attempt(IdemCall *call, CreateRequest *request, CreateDecision *decision)
+{
+	CreateScene scene;
+	bool		done;
+
+	lock_names(call, request);
+	call->now = GetCurrentTimestamp();
+	done = decide_under_names(call, request, &scene, decision) &&
+		act(call, request, &scene, decision);
+	idem_unlock_names(call);
+	return done;
+}
+
+/*
+ * Nearly every call that brings a token is the first one to bring it, for an
+ * order that has no payment.  So begin where those end, by inserting the token,
+ * without a look at it and without its name.  false: it is not that simple, and
+ * nothing was done.  Under REPEATABLE READ a repetition must not meet the dirty
+ * look, which would send it back with 40001.
+ */
+static bool
+create_at_once(IdemCall *call, CreateRequest *request, CreateDecision *decision)
+{
+	bool		done;
+
+	if (request->token == NULL || XactReadOnly || IsolationUsesXactSnapshot())
+		return false;
+	request->token_is_new = true;
+	done = attempt(call, request, decision);
+	request->token_is_new = false;
+	call->rival = InvalidTransactionId;
+	return done;
 }
 
 /*
@@ -257,22 +288,15 @@ create_one(IdemCall *call, CreateRequest *request, CreateDecision *decision)
 	CreateScene scene;
 	int			pause_ms = 1;
 
+	if (create_at_once(call, request, decision))
+		return;
 	create_gather(call, request, IDEM_SIGHT_FIRST, &scene);
 	create_decide(call, request, &scene, decision);
 	if (!create_writes(decision))
 		return;
 
-	for (;;)
+	while (!attempt(call, request, decision))
 	{
-		bool		done;
-
-		lock_names(call, request);
-		call->now = GetCurrentTimestamp();
-		done = decide_under_names(call, request, &scene, decision) &&
-			act(call, request, &scene, decision);
-		idem_unlock_names(call);
-		if (done)
-			return;
 		if (TransactionIdIsValid(call->rival) ?
 			!idem_await_rival(call) : !idem_pause(call, &pause_ms))
 		{

@@ -19,7 +19,7 @@ typedef struct CreateRequest
 	Datum		currency;		/* upper case */
 	NullableDatum request_key;
 	Token	   *token;			/* NULL: none */
-	bool		token_is_new;	/* not used at the first look: its insert tells if that changed */
+	bool		token_is_new;	/* taken for granted: its insert tells if it is not */
 	bool		repurchase;
 	NullableDatum channel;
 	NullableDatum account;
@@ -76,7 +76,7 @@ typedef struct CreateDecision
 } CreateDecision;
 
 /* payment_decide.c */
-extern void create_gather(IdemCall *call, CreateRequest *request,
+extern void create_gather(IdemCall *call, const CreateRequest *request,
 						  IdemSight sight, CreateScene *scene);
 extern void create_decide(IdemCall *call, const CreateRequest *request,
 						  const CreateScene *scene, CreateDecision *decision);

@@ -56,13 +56,10 @@ gather_by_token(IdemCall *call, const Token *token, IdemSight sight, CreateScene
  * order.  What was looked at stays in the scene.
  */
 static bool
-looks_new(IdemCall *call, CreateRequest *request, CreateScene *scene)
+looks_new(IdemCall *call, const CreateRequest *request, CreateScene *scene)
 {
 	if (request->token != NULL)
-	{
-		request->token_is_new = scene->use == NULL;
-		return request->token_is_new;
-	}
+		return scene->use == NULL;
 	if (!request->request_key.isnull)
 		scene->by_key = payment_look_by_key(call, request->request_key.value, IDEM_SIGHT_FIRST);
 	if (scene->by_key == NULL)
@@ -75,7 +72,7 @@ looks_new(IdemCall *call, CreateRequest *request, CreateScene *scene)
  * repetitions: a call that looks new ends it, and is decided by the second one.
  */
 void
-create_gather(IdemCall *call, CreateRequest *request, IdemSight sight,
+create_gather(IdemCall *call, const CreateRequest *request, IdemSight sight,
 			  CreateScene *scene)
 {
 	Receipt    *applied;
