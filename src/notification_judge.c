@@ -10,7 +10,9 @@
  *
  * What those functions are not asked is whether the notification may speak for
  * this merchant at all, unless it is about money that arrived: a channel signs
- * for every merchant it has.
+ * for every merchant it has.  The payment that it names may be on its way to
+ * another channel at this moment, or be born; so this is judged of a payment
+ * that is locked, or that nothing can change any more in this respect.
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
@@ -100,17 +102,51 @@ is_foreign(IdemCall *call, const Notification *said, const Payment *payment)
 }
 
 /*
- * true: it was, and is answered.  Where the payment's end is told, it is locked:
- * it may be going to another channel at this moment.
+ * Nothing that happens to the payment can change that judgement any more: its
+ * channel and account are set once.
  */
 static bool
-reject_foreign(IdemCall *call, const Notification *said, bool ends, NotificationAnswer *answer)
+is_decided(const Notification *said, const Payment *payment)
 {
-	Payment    *payment = NULL;
+	if (payment->channel.isnull)
+		return false;
+	return said->account.isnull || !payment->account.isnull ||
+		!idem_same_text(payment->channel.value, said->channel);
+}
 
-	if (!said->payment_no.isnull)
-		payment = ends ? payment_lock(call, said->payment_no.value) :
-			payment_look(call, said->payment_no.value, IDEM_SIGHT_LATEST);
+/*
+ * The payment that is named, locked while it may still go to another channel or
+ * account, and its order before it, as for the money that is told of next.
+ * NULL: there is none, not even in a transaction that is still open.
+ */
+static Payment *
+hold_named(IdemCall *call, const Notification *said)
+{
+	NullableDatum number = named(said->payment_no);
+	Payment    *payment = number.isnull ? NULL :
+		payment_look(call, number.value, IDEM_SIGHT_LATEST);
+	bool		stands = number.isnull;
+	Scene		scene;
+
+	if (payment != NULL && is_decided(said, payment))
+		return payment;
+	while (!stands)
+	{
+		(void) scene_lock(call, number.value, &scene);
+		if (scene.payment != NULL)
+			return scene.payment;
+		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, number.value);
+		stands = scene_stands(call, number.value, &scene);
+		(void) scene_step_back(call);
+	}
+	return NULL;
+}
+
+/* true: it was foreign to this payment, and is answered */
+static bool
+reject_foreign(IdemCall *call, const Notification *said, const Payment *payment,
+			   NotificationAnswer *answer)
+{
 	if (!is_foreign(call, said, payment))
 		return false;
 	notification_open_anomaly(call, "rejected", said,
@@ -174,12 +210,16 @@ tell_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
 static void
 tell_end(IdemCall *call, const Notification *said, bool failed, NotificationAnswer *answer)
 {
+	Datum		payment_no = or_empty(said->payment_no);
+	Payment    *payment = payment_lock_told(call, payment_no);
 	PaymentAnswer told;
 
+	if (reject_foreign(call, said, payment, answer))
+		return;
 	if (failed)
-		payment_fail(call, or_empty(said->payment_no), &told);
+		payment_fail(call, payment_no, payment, &told);
 	else
-		payment_shut(call, or_empty(said->payment_no), &told);
+		payment_shut(call, payment_no, payment, &told);
 	answer->outcome = told.outcome;
 	answer->payment_no = said->payment_no;
 	if (told.payment != NULL)
@@ -276,21 +316,20 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			break;
 		case FACT_FAILED:
 		case FACT_CLOSED:
-			if (!reject_foreign(call, said, true, answer))
-				tell_end(call, said, event->kind == FACT_FAILED, answer);
+			tell_end(call, said, event->kind == FACT_FAILED, answer);
 			break;
 		case FACT_REFUNDED:
 		case FACT_REFUND_FAILED:
 		case FACT_REFUND_CLOSED:
 		case FACT_REFUND_ABNORMAL:
 		case FACT_REFUND_REVERSED:
-			if (!reject_foreign(call, said, false, answer))
+			if (!reject_foreign(call, said, hold_named(call, said), answer))
 				tell_refund(call, said, event, results[event->kind], answer);
 			break;
 		case FACT_DISPUTE_OPENED:
 		case FACT_DISPUTE_WON:
 		case FACT_DISPUTE_LOST:
-			if (!reject_foreign(call, said, false, answer))
+			if (!reject_foreign(call, said, hold_named(call, said), answer))
 				tell_dispute(call, said, stages[event->kind], answer);
 			break;
 		case FACT_UNMAPPED:
