@@ -101,59 +101,83 @@ is_foreign(IdemCall *call, const Notification *said, const Payment *payment)
 		receipt_account_refused(call, payment, true, said->channel, said->account.value);
 }
 
-/*
- * Nothing that happens to the payment can change that judgement any more: its
- * channel and account are set once.
- */
+/* Can the payment not become another's any more?  Its channel and account are set once. */
 static bool
-is_decided(const Notification *said, const Payment *payment)
+is_bound(const Notification *said, const Payment *payment)
 {
-	if (payment->channel.isnull)
-		return false;
-	return said->account.isnull || !payment->account.isnull ||
-		!idem_same_text(payment->channel.value, said->channel);
+	return !payment->channel.isnull && (said->account.isnull || !payment->account.isnull);
 }
 
 /*
- * The payment that is named, locked while it may still go to another channel or
- * account, and its order before it, as for the money that is told of next.
- * NULL: there is none, not even in a transaction that is still open.
+ * The payment that is named, locked, and its order before it, as for the money
+ * that is told of next.  NULL: there is none, not even in a transaction that is
+ * still open.
  */
 static Payment *
-hold_named(IdemCall *call, const Notification *said)
+lock_named(IdemCall *call, Datum payment_no)
 {
-	NullableDatum number = named(said->payment_no);
-	Payment    *payment = number.isnull ? NULL :
-		payment_look(call, number.value, IDEM_SIGHT_LATEST);
-	bool		stands = number.isnull;
 	Scene		scene;
+	bool		stands;
 
-	if (payment != NULL && is_decided(said, payment))
-		return payment;
-	while (!stands)
+	do
 	{
-		(void) scene_lock(call, number.value, &scene);
+		(void) scene_lock(call, payment_no, &scene);
 		if (scene.payment != NULL)
 			return scene.payment;
-		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, number.value);
-		stands = scene_stands(call, number.value, &scene);
+		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_no);
+		stands = scene_stands(call, payment_no, &scene);
 		(void) scene_step_back(call);
-	}
+	} while (!stands);
 	return NULL;
 }
 
-/* true: it was foreign to this payment, and is answered */
+/* Money that the named payment has, or had reported for it, through this channel */
 static bool
-reject_foreign(IdemCall *call, const Notification *said, const Payment *payment,
-			   NotificationAnswer *answer)
+is_of_money(IdemCall *call, const Notification *said)
 {
-	if (!is_foreign(call, said, payment))
+	RefundFact	fact = {
+		.refund_no = IDEM_NULL,
+		.payment_no = named(said->payment_no),
+		.channel = IDEM_VALUE(said->channel),
+		.account = said->account,
+		.trade_no = named(said->trade_no),
+		.channel_refund_no = IDEM_NULL,
+		.amount = IDEM_NULL,
+		.currency = IDEM_NULL,
+		.occurred_at = IDEM_NULL
+	};
+
+	return refund_find_receipt(call, &fact, IDEM_SIGHT_LATEST) != NULL;
+}
+
+/*
+ * The same about a refund or a dispute.  Money can have come through another
+ * channel than its payment went to, and goes back there: the channel speaks for
+ * it.  What is said of a payment that cannot become another's is said without a
+ * lock, unless it is that it is foreign.
+ */
+static bool
+is_foreign_to_money(IdemCall *call, const Notification *said, Payment **payment)
+{
+	NullableDatum number = named(said->payment_no);
+	bool		not_ours = is_foreign(call, said, NULL);
+
+	*payment = number.isnull ? NULL : payment_look(call, number.value, IDEM_SIGHT_LATEST);
+	if (number.isnull || not_ours)
+		return not_ours;
+	if (*payment != NULL && is_bound(said, *payment) && !is_foreign(call, said, *payment))
 		return false;
+	*payment = lock_named(call, number.value);
+	return is_foreign(call, said, *payment) && !is_of_money(call, said);
+}
+
+static void
+reject(IdemCall *call, const Notification *said, const Payment *payment, NotificationAnswer *answer)
+{
 	notification_open_anomaly(call, "rejected", said,
 							  payment == NULL ? IDEM_NULL : IDEM_VALUE(payment->order_id));
 	answer->outcome = "rejected";
 	answer->status = payment == NULL ? NULL : payment_status_names[payment->status];
-	return true;
 }
 
 
@@ -214,8 +238,11 @@ tell_end(IdemCall *call, const Notification *said, bool failed, NotificationAnsw
 	Payment    *payment = payment_lock_told(call, payment_no);
 	PaymentAnswer told;
 
-	if (reject_foreign(call, said, payment, answer))
+	if (is_foreign(call, said, payment))
+	{
+		reject(call, said, payment, answer);
 		return;
+	}
 	if (failed)
 		payment_fail(call, payment_no, payment, &told);
 	else
@@ -309,6 +336,8 @@ static void
 tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	 NotificationAnswer *answer)
 {
+	Payment    *payment;
+
 	switch (event->kind)
 	{
 		case FACT_PAID:
@@ -323,13 +352,17 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 		case FACT_REFUND_CLOSED:
 		case FACT_REFUND_ABNORMAL:
 		case FACT_REFUND_REVERSED:
-			if (!reject_foreign(call, said, hold_named(call, said), answer))
+			if (is_foreign_to_money(call, said, &payment))
+				reject(call, said, payment, answer);
+			else
 				tell_refund(call, said, event, results[event->kind], answer);
 			break;
 		case FACT_DISPUTE_OPENED:
 		case FACT_DISPUTE_WON:
 		case FACT_DISPUTE_LOST:
-			if (!reject_foreign(call, said, hold_named(call, said), answer))
+			if (is_foreign_to_money(call, said, &payment))
+				reject(call, said, payment, answer);
+			else
 				tell_dispute(call, said, stages[event->kind], answer);
 			break;
 		case FACT_UNMAPPED:
