@@ -294,13 +294,17 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	answer->refund_no = told.refund_no;
 }
 
+/*
+ * A dispute names its money by the trade alone, which is known on the account that
+ * the money was reported on: none that was named was the payment's own.
+ */
 static void
-tell_dispute(IdemCall *call, const Notification *said, const char *stage,
-			 NotificationAnswer *answer)
+tell_dispute(IdemCall *call, const Notification *said, const Payment *payment,
+			 const char *stage, NotificationAnswer *answer)
 {
 	DisputeFact fact = {
 		.channel = IDEM_VALUE(said->channel),
-		.account = said->account,
+		.account = said->account.isnull && payment != NULL ? payment->account : said->account,
 		.trade_no = named(said->trade_no),
 		.dispute_no = named(said->biz_no),
 		.amount = said->refund_amount.isnull ? said->amount : said->refund_amount,
@@ -363,7 +367,7 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			if (is_foreign_to_money(call, said, &payment))
 				reject(call, said, payment, answer);
 			else
-				tell_dispute(call, said, stages[event->kind], answer);
+				tell_dispute(call, said, payment, stages[event->kind], answer);
 			break;
 		case FACT_UNMAPPED:
 			open_unmapped(call, said);

@@ -105,6 +105,12 @@ SELECT n, outcome, ack, status FROM (VALUES
 	idem_receive_notification('away', channel, 'n' || n, payment, trade, event, 100, 'CNY', account, 'x' || n, CASE WHEN event <> 'CLOSED' THEN 40 END) ORDER BY n;
 SELECT channel, trade_no, disposition, refund_reserved, refunded, disputed, excess FROM idem_receipt WHERE tenant_id = 'away' ORDER BY trade_no;
 
+-- whoever names no account means the payment's own
+SELECT outcome FROM idem_create_payment('away', 'q', 100, 'CNY', payment_no => 'pay_003', channel => 'stripe', account => 's1');
+SELECT outcome FROM idem_receive_notification('away', 'stripe', 'q1', 'pay_003', 'T10', 'payment_intent.succeeded', 100, 'CNY');
+SELECT outcome, ack, status FROM idem_receive_notification('away', 'stripe', 'q2', 'pay_003', 'T10', 'charge.dispute.created', 100, 'CNY', biz_no => 'd11');
+SELECT outcome, stage, remainder FROM idem_record_dispute('away', 'stripe', 's1', 'T10', 'd11', 'won', 100, 'CNY');
+
 --
 -- 6.5: after our close, the order cancelled: late, and on its way back.
 --

@@ -788,7 +788,7 @@ BEGIN
 			CASE e.kind WHEN 'refunded' THEN 'succeeded' ELSE replace(e.kind, 'refund_', '') END, e.refund_amount_is = 'cumulative', e.after_success = 'reverse')::model.refund_fact);
 		r := ROW (a.outcome, NULL, a.status, a.payment_no, a.receipt_no, a.refund_no)::idem_receive_notification_result;
 	ELSE
-		d := model.record_dispute(t, n.channel, n.account, n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
+		d := model.record_dispute(t, n.channel, coalesce(n.account, p.account), n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
 		r := ROW (d.outcome, NULL, d.stage, (model.receipt_of(t, d.receipt_no)).payment_no, d.receipt_no, NULL)::idem_receive_notification_result;
 	END IF;
 	IF r.outcome NOT IN ('paid', 'failed', 'closed', 'applied') THEN r.payment_no := NULL; END IF;
