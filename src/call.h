@@ -57,6 +57,7 @@ typedef struct IdemCall
 	int			names_size;
 	LOCKTAG    *names;
 	TransactionId rival;		/* met by a dirty look; invalid: none */
+	Snapshot	moment;			/* that looks see (idem_hold_moment); NULL: now */
 	TimestampTz now;			/* the clock, read at entry and after waits */
 	TimestampTz deadline;		/* of a request's waiting */
 	Datum		tenant_id;		/* text; 0 for functions without a tenant */

@@ -302,8 +302,7 @@ try_confirm(IdemCall *call, Report *report)
 
 /*
  * Rule 2 without any lock, for the most frequent report of all: one that was
- * already heard.  NULL: it was not.  The receipt is looked at first: a payment
- * that is seen after its money is one that has it.
+ * already heard.  NULL: it was not.
  */
 static const char *
 recognize(IdemCall *call, const Report *report)
@@ -331,7 +330,9 @@ receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 	if (!fact->currency.isnull && idem_is_currency(fact->currency.value, &upper_case))
 		report.fact.currency = IDEM_VALUE(upper_case);
 
+	idem_hold_moment(call);
 	answer->outcome = recognize(call, &report);
+	idem_let_moment_go(call);
 	while (answer->outcome == NULL)
 		answer->outcome = try_confirm(call, &report);
 }
@@ -342,6 +343,7 @@ receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 	Scene		scene = {0};
 	Receipt    *receipt;
 
+	idem_hold_moment(call);
 	receipt = receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no,
 							   IDEM_SIGHT_LATEST);
 	scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
@@ -349,6 +351,7 @@ receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 		scene_answer(&scene, NULL, NULL, answer);
 	else
 		scene_answer_settled(call, scene.payment, receipt, answer);
+	idem_let_moment_go(call);
 }
 
 /*

@@ -529,7 +529,9 @@ try_record(IdemCall *call, Record *record)
 {
 	const char *outcome;
 
+	idem_hold_moment(call);
 	look_around(call, record, IDEM_SIGHT_LATEST);
+	idem_let_moment_go(call);
 	if (record->receipt == NULL)
 	{
 		/* perhaps somebody is just writing it */

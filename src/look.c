@@ -237,6 +237,8 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	InitDirtySnapshot(seen);
 	if (sight == IDEM_SIGHT_FIRST)
 		see_own_writes(&seen);
+	else if (sight == IDEM_SIGHT_LATEST && call->moment != NULL)
+		snapshot = call->moment;
 	else if (sight != IDEM_SIGHT_DIRTY)
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 
@@ -255,7 +257,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	}
 	index_endscan(desc);
 	ExecDropSingleTupleTableSlot(slot);
-	if (snapshot != &seen)
+	if (snapshot != &seen && snapshot != call->moment)
 		UnregisterSnapshot(snapshot);
 	close_both(table, by, direction);
 
@@ -308,6 +310,19 @@ idem_look_back(IdemCall *call, const IdemIndex *index, const Datum *keys, int nk
 			   IdemSight sight, IdemEnough enough, const void *argument)
 {
 	return scan(call, index, keys, nkeys, sight, BackwardScanDirection, enough, argument);
+}
+
+void
+idem_hold_moment(IdemCall *call)
+{
+	call->moment = RegisterSnapshot(GetLatestSnapshot());
+}
+
+void
+idem_let_moment_go(IdemCall *call)
+{
+	UnregisterSnapshot(call->moment);
+	call->moment = NULL;
 }
 
 /* Send off a row as it was seen: for functions that show rows of a table */

@@ -88,6 +88,15 @@ extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
 							const Datum *keys, int nkeys, IdemSight sight,
 							IdemEnough enough, const void *argument);
 
+/*
+ * Several rows that say something together must be of one moment.  Who judges
+ * them without a lock holds the moment in which he looks at the first: what
+ * IDEM_SIGHT_LATEST sees from then on is what was committed by then.  To be let go
+ * before anything is locked.
+ */
+extern void idem_hold_moment(IdemCall *call);
+extern void idem_let_moment_go(IdemCall *call);
+
 /* Raise 40001 if the transaction's own snapshot does not see the row in the slot */
 extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 

@@ -10,7 +10,9 @@
  *
  * What those functions are not asked is whether the notification may speak for
  * this merchant at all, unless it is about money that arrived: a channel signs
- * for every merchant it has.
+ * for every merchant it has.  The payment that it names may be on its way to
+ * another channel at this moment, or be born; so this is judged of a payment
+ * that is locked, or that nothing can change any more in this respect.
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
@@ -99,25 +101,83 @@ is_foreign(IdemCall *call, const Notification *said, const Payment *payment)
 		receipt_account_refused(call, payment, true, said->channel, said->account.value);
 }
 
+/* Can the payment not become another's any more?  Its channel and account are set once. */
+static bool
+is_bound(const Notification *said, const Payment *payment)
+{
+	return !payment->channel.isnull && (said->account.isnull || !payment->account.isnull);
+}
+
 /*
- * true: it was, and is answered.  Where the payment's end is told, it is locked:
- * it may be going to another channel at this moment.
+ * The payment that is named, locked, and its order before it, as for the money
+ * that is told of next.  NULL: there is none, not even in a transaction that is
+ * still open.
+ */
+static Payment *
+lock_named(IdemCall *call, Datum payment_no)
+{
+	Scene		scene;
+	bool		stands;
+
+	do
+	{
+		(void) scene_lock(call, payment_no, &scene);
+		if (scene.payment != NULL)
+			return scene.payment;
+		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_no);
+		stands = scene_stands(call, payment_no, &scene);
+		(void) scene_step_back(call);
+	} while (!stands);
+	return NULL;
+}
+
+/* Money that the named payment has, or had reported for it, through this channel */
+static bool
+is_of_money(IdemCall *call, const Notification *said)
+{
+	RefundFact	fact = {
+		.refund_no = IDEM_NULL,
+		.payment_no = named(said->payment_no),
+		.channel = IDEM_VALUE(said->channel),
+		.account = said->account,
+		.trade_no = named(said->trade_no),
+		.channel_refund_no = IDEM_NULL,
+		.amount = IDEM_NULL,
+		.currency = IDEM_NULL,
+		.occurred_at = IDEM_NULL
+	};
+
+	return refund_find_receipt(call, &fact, IDEM_SIGHT_LATEST) != NULL;
+}
+
+/*
+ * The same about a refund or a dispute.  Money can have come through another
+ * channel than its payment went to, and goes back there: the channel speaks for
+ * it.  What is said of a payment that cannot become another's is said without a
+ * lock, unless it is that it is foreign.
  */
 static bool
-reject_foreign(IdemCall *call, const Notification *said, bool ends, NotificationAnswer *answer)
+is_foreign_to_money(IdemCall *call, const Notification *said, Payment **payment)
 {
-	Payment    *payment = NULL;
+	NullableDatum number = named(said->payment_no);
+	bool		not_ours = is_foreign(call, said, NULL);
 
-	if (!said->payment_no.isnull)
-		payment = ends ? payment_lock(call, said->payment_no.value) :
-			payment_look(call, said->payment_no.value, IDEM_SIGHT_LATEST);
-	if (!is_foreign(call, said, payment))
+	*payment = number.isnull ? NULL : payment_look(call, number.value, IDEM_SIGHT_LATEST);
+	if (number.isnull || not_ours)
+		return not_ours;
+	if (*payment != NULL && is_bound(said, *payment) && !is_foreign(call, said, *payment))
 		return false;
+	*payment = lock_named(call, number.value);
+	return is_foreign(call, said, *payment) && !is_of_money(call, said);
+}
+
+static void
+reject(IdemCall *call, const Notification *said, const Payment *payment, NotificationAnswer *answer)
+{
 	notification_open_anomaly(call, "rejected", said,
 							  payment == NULL ? IDEM_NULL : IDEM_VALUE(payment->order_id));
 	answer->outcome = "rejected";
 	answer->status = payment == NULL ? NULL : payment_status_names[payment->status];
-	return true;
 }
 
 
@@ -174,12 +234,19 @@ tell_money(IdemCall *call, const Notification *said, NotificationAnswer *answer)
 static void
 tell_end(IdemCall *call, const Notification *said, bool failed, NotificationAnswer *answer)
 {
+	Datum		payment_no = or_empty(said->payment_no);
+	Payment    *payment = payment_lock_told(call, payment_no);
 	PaymentAnswer told;
 
+	if (is_foreign(call, said, payment))
+	{
+		reject(call, said, payment, answer);
+		return;
+	}
 	if (failed)
-		payment_fail(call, or_empty(said->payment_no), &told);
+		payment_fail(call, payment_no, payment, &told);
 	else
-		payment_shut(call, or_empty(said->payment_no), &told);
+		payment_shut(call, payment_no, payment, &told);
 	answer->outcome = told.outcome;
 	answer->payment_no = said->payment_no;
 	if (told.payment != NULL)
@@ -227,13 +294,17 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	answer->refund_no = told.refund_no;
 }
 
+/*
+ * A dispute names its money by the trade alone, which is known on the account that
+ * the money was reported on: none that was named was the payment's own.
+ */
 static void
-tell_dispute(IdemCall *call, const Notification *said, const char *stage,
-			 NotificationAnswer *answer)
+tell_dispute(IdemCall *call, const Notification *said, const Payment *payment,
+			 const char *stage, NotificationAnswer *answer)
 {
 	DisputeFact fact = {
 		.channel = IDEM_VALUE(said->channel),
-		.account = said->account,
+		.account = said->account.isnull && payment != NULL ? payment->account : said->account,
 		.trade_no = named(said->trade_no),
 		.dispute_no = named(said->biz_no),
 		.amount = said->refund_amount.isnull ? said->amount : said->refund_amount,
@@ -269,6 +340,8 @@ static void
 tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	 NotificationAnswer *answer)
 {
+	Payment    *payment;
+
 	switch (event->kind)
 	{
 		case FACT_PAID:
@@ -276,22 +349,25 @@ tell(IdemCall *call, const Notification *said, const ChannelEvent *event,
 			break;
 		case FACT_FAILED:
 		case FACT_CLOSED:
-			if (!reject_foreign(call, said, true, answer))
-				tell_end(call, said, event->kind == FACT_FAILED, answer);
+			tell_end(call, said, event->kind == FACT_FAILED, answer);
 			break;
 		case FACT_REFUNDED:
 		case FACT_REFUND_FAILED:
 		case FACT_REFUND_CLOSED:
 		case FACT_REFUND_ABNORMAL:
 		case FACT_REFUND_REVERSED:
-			if (!reject_foreign(call, said, false, answer))
+			if (is_foreign_to_money(call, said, &payment))
+				reject(call, said, payment, answer);
+			else
 				tell_refund(call, said, event, results[event->kind], answer);
 			break;
 		case FACT_DISPUTE_OPENED:
 		case FACT_DISPUTE_WON:
 		case FACT_DISPUTE_LOST:
-			if (!reject_foreign(call, said, false, answer))
-				tell_dispute(call, said, stages[event->kind], answer);
+			if (is_foreign_to_money(call, said, &payment))
+				reject(call, said, payment, answer);
+			else
+				tell_dispute(call, said, payment, stages[event->kind], answer);
 			break;
 		case FACT_UNMAPPED:
 			open_unmapped(call, said);

@@ -33,9 +33,9 @@ static IdemQuery select_known = IDEM_QUERY(
 	" UNION ALL SELECT seq FROM @schema@.idem_dead_event WHERE subscription = $1 AND seq = ANY ($2)",
 	TEXTOID, INT8ARRAYOID);
 
-static IdemQuery select_key = IDEM_QUERY(
-	"SELECT FROM @schema@.idem_parked_event WHERE subscription = $1 AND slot = $2"
-	" AND tenant_id = $3 AND aggregatetype = $4 AND aggregateid = $5 LIMIT 1",
+static IdemQuery select_first = IDEM_QUERY(
+	"SELECT seq FROM @schema@.idem_parked_event WHERE subscription = $1 AND slot = $2"
+	" AND tenant_id = $3 AND aggregatetype = $4 AND aggregateid = $5 ORDER BY seq LIMIT 1",
 	TEXTOID, INT4OID, TEXTOID, VARCHAROID, VARCHAROID);
 
 static IdemQuery insert_parked = IDEM_QUERY(
@@ -83,10 +83,13 @@ static IdemQuery delete_batch = IDEM_QUERY(
 	"DELETE FROM @schema@.idem_parked_event WHERE subscription = $1 AND batch = $2",
 	TEXTOID, INT8OID);
 
-/* Whoever has nobody before him any more is the first of his key */
+/*
+ * Whoever has nobody before him any more is the first of his key, also while he
+ * is handed out: his batch may never be acknowledged, and be forgotten.
+ */
 static IdemQuery update_heads = IDEM_QUERY(
 	"UPDATE @schema@.idem_parked_event h SET next_at = $2"
-	" WHERE subscription = $1 AND next_at IS NULL AND batch IS NULL AND NOT EXISTS"
+	" WHERE subscription = $1 AND next_at IS NULL AND NOT EXISTS"
 	" (SELECT FROM @schema@.idem_parked_event p WHERE p.subscription = $1 AND p.slot = h.slot"
 	" AND " SAME_KEY("p", "h") " AND p.seq < h.seq)",
 	TEXTOID, TIMESTAMPTZOID);
@@ -153,8 +156,9 @@ slot_has_failed(IdemCall *call, const Subscription *subscription, int slot)
 		idem_look(call, &dead_by_seq, keys, 1, IDEM_SIGHT_BARE) != NULL;
 }
 
-static bool
-key_is_parked(IdemCall *call, const Subscription *subscription, int slot, const Delivery *delivery)
+/* The number of the first parked event of the key; 0: there is none */
+static int64
+first_parked(IdemCall *call, const Subscription *subscription, int slot, const Delivery *delivery)
 {
 	NullableDatum args[] = {
 		IDEM_VALUE(subscription->name),
@@ -164,7 +168,7 @@ key_is_parked(IdemCall *call, const Subscription *subscription, int slot, const 
 		delivery->columns[EVENT_AGGREGATEID - 1]
 	};
 
-	return idem_run(call, &select_key, args) > 0;
+	return idem_run(call, &select_first, args) == 0 ? 0 : DatumGetInt64(idem_result(call, 0, 1).value);
 }
 
 void
@@ -236,6 +240,10 @@ parked_unknown(IdemCall *call, const Subscription *subscription, List *deliverie
 	return unknown;
 }
 
+/*
+ * An event of the log whose key is parked waits behind the first one.  If the
+ * subscription was moved back it comes before that, and has nobody to wait for.
+ */
 List *
 parked_filter(IdemCall *call, const Subscription *subscription, int slot, List *deliveries)
 {
@@ -245,11 +253,14 @@ parked_filter(IdemCall *call, const Subscription *subscription, int slot, List *
 	foreach(cell, parked_unknown(call, subscription, deliveries))
 	{
 		Delivery   *delivery = lfirst(cell);
+		int64		first = first_parked(call, subscription, slot, delivery);
+		NullableDatum next_at = delivery->seq < first ?
+			IDEM_VALUE(TimestampTzGetDatum(call->now)) : IDEM_NULL;
 
-		if (key_is_parked(call, subscription, slot, delivery))
-			park(call, subscription, slot, delivery, 0, IDEM_NULL, IDEM_NULL);
-		else
+		if (first == 0)
 			left = lappend(left, delivery);
+		else
+			park(call, subscription, slot, delivery, 0, next_at, IDEM_NULL);
 	}
 	return left;
 }

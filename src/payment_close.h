@@ -43,10 +43,16 @@ typedef struct PaymentAnswer
 	const Payment *payment;		/* as it is now; NULL: unknown */
 } PaymentAnswer;
 
-/* A fact: it failed for good (idem_fail_payment) */
-extern void payment_fail(IdemCall *call, Datum payment_no, PaymentAnswer *answer);
+/*
+ * The payment that a channel speaks of, locked.  NULL: there is none, not even
+ * in a transaction that is still open.
+ */
+extern Payment *payment_lock_told(IdemCall *call, Datum payment_no);
+
+/* A fact: that payment, or an unknown one, failed for good (idem_fail_payment) */
+extern void payment_fail(IdemCall *call, Datum payment_no, Payment *payment, PaymentAnswer *answer);
 
 /* A fact: the channel has closed it.  Outcomes: closed, duplicate, stale, orphan. */
-extern void payment_shut(IdemCall *call, Datum payment_no, PaymentAnswer *answer);
+extern void payment_shut(IdemCall *call, Datum payment_no, Payment *payment, PaymentAnswer *answer);
 
 #endif							/* IDEM_PAYMENT_CLOSE_H */

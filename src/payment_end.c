@@ -36,20 +36,13 @@ static StatusOutcomes shut_outcomes = {
 	[PAYMENT_CLOSED] = "duplicate"
 };
 
-/*
- * The payment that is said to have ended, locked where it still can.  NULL:
- * there is none, not even in a transaction that is still open.
- */
-static Payment *
-find_ended(IdemCall *call, Datum payment_no, StatusOutcomes outcomes)
+Payment *
+payment_lock_told(IdemCall *call, Datum payment_no)
 {
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
-
-	if (payment != NULL && outcomes[payment->status] != NULL)
-		return payment;
 	for (;;)
 	{
-		payment = payment_lock(call, payment_no);
+		Payment    *payment = payment_lock(call, payment_no);
+
 		if (payment != NULL)
 			return payment;
 		idem_lock_name(call, IDEM_NAME_PAYMENT, call->tenant_id, payment_no);
@@ -65,11 +58,9 @@ find_ended(IdemCall *call, Datum payment_no, StatusOutcomes outcomes)
 
 /* End the payment in this status, if its own does not say otherwise */
 static void
-end(IdemCall *call, Datum payment_no, PaymentStatus to, StatusOutcomes outcomes,
-	PaymentAnswer *answer)
+end(IdemCall *call, Datum payment_no, Payment *payment, PaymentStatus to,
+	StatusOutcomes outcomes, PaymentAnswer *answer)
 {
-	Payment    *payment = find_ended(call, payment_no, outcomes);
-
 	answer->payment = payment;
 	if (payment == NULL)
 	{
@@ -86,15 +77,15 @@ end(IdemCall *call, Datum payment_no, PaymentStatus to, StatusOutcomes outcomes,
 }
 
 void
-payment_fail(IdemCall *call, Datum payment_no, PaymentAnswer *answer)
+payment_fail(IdemCall *call, Datum payment_no, Payment *payment, PaymentAnswer *answer)
 {
-	end(call, payment_no, PAYMENT_FAILED, fail_outcomes, answer);
+	end(call, payment_no, payment, PAYMENT_FAILED, fail_outcomes, answer);
 }
 
 void
-payment_shut(IdemCall *call, Datum payment_no, PaymentAnswer *answer)
+payment_shut(IdemCall *call, Datum payment_no, Payment *payment, PaymentAnswer *answer)
 {
-	end(call, payment_no, PAYMENT_CLOSED, shut_outcomes, answer);
+	end(call, payment_no, payment, PAYMENT_CLOSED, shut_outcomes, answer);
 }
 
 /*
@@ -108,9 +99,12 @@ idem_fail_payment(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter_fact(fcinfo);
 	Datum		payment_no = idem_arg_fact_key(call, 1);
+	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 	PaymentAnswer answer;
 
 	idem_because(call, idem_arg(call, 2));
-	payment_fail(call, payment_no, &answer);
+	if (payment == NULL || fail_outcomes[payment->status] == NULL)
+		payment = payment_lock_told(call, payment_no);
+	payment_fail(call, payment_no, payment, &answer);
 	return payment_leave(call, answer.payment, answer.outcome);
 }

@@ -41,30 +41,25 @@ typedef struct Drive
 	Receipt    *receipt;
 } Drive;
 
-/* Is the refund what it was when its receipt was looked at? */
-static bool
-is_unchanged(IdemCall *call, const Refund *seen)
-{
-	return refund_look(call, seen->refund_no, IDEM_SIGHT_LATEST)->version == seen->version;
-}
-
 /*
  * Judge, and only where there is something to do, lock and judge again.  What
  * is said without a lock is said of what is committed now: who hears it acts.
- * Refund and receipt are two looks, and must be of one moment: a retry that
- * came between them would be taken for money that is gone.
+ * A retry that came between the looks at the refund and at its receipt would be
+ * taken for money that is gone.
  */
 static const char *
 prepare(IdemCall *call, Datum refund_no, Judge judge, Drive *drive)
 {
 	const char *outcome;
 
+	idem_hold_moment(call);
 	drive->refund = refund_look(call, refund_no, IDEM_SIGHT_LATEST);
 	if (drive->refund == NULL)
 		refund_not_found(refund_no);
 	drive->receipt = receipt_look(call, drive->refund->receipt_no, IDEM_SIGHT_LATEST);
+	idem_let_moment_go(call);
 	outcome = judge(drive->refund, drive->receipt);
-	if (outcome != NULL && is_unchanged(call, drive->refund))
+	if (outcome != NULL)
 		return outcome;
 
 	drive->receipt = receipt_lock(call, drive->refund->receipt_no);

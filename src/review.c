@@ -256,10 +256,12 @@ idem_resolve_review(PG_FUNCTION_ARGS)
 	idem_because(call, review.reason);
 
 	/* a repetition is answered without a lock: nothing leads back to review */
+	idem_hold_moment(call);
 	payment = payment_look(call, review.payment_no, IDEM_SIGHT_LATEST);
 	if (payment != NULL &&
 		(payment->status == PAYMENT_PAID || payment->status == PAYMENT_PAID_LATE))
 		outcome = recognize_review(call, &review, payment);
+	idem_let_moment_go(call);
 	while (outcome == NULL)
 		outcome = try_resolve(call, &review);
 	return idem_leave(call, outcome);
@@ -358,15 +360,19 @@ idem_adopt_receipt(PG_FUNCTION_ARGS)
 	IdemCall   *call = idem_enter(fcinfo);
 	Datum		receipt_no = idem_arg_key(call, 1);
 	Datum		payment_no = idem_arg_key(call, 2);
-	Receipt    *receipt = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
-	Payment    *payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
+	Receipt    *receipt;
+	Payment    *payment;
 	const Scene nothing = {0};
 	const char *outcome = NULL;
 	ReceiptAnswer answer;
 
 	scene_answer(&nothing, NULL, NULL, &answer);
+	idem_hold_moment(call);
+	receipt = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
+	payment = payment_look(call, payment_no, IDEM_SIGHT_LATEST);
 	if (receipt != NULL && payment != NULL && !is_apart(receipt))
 		outcome = recognize_adopted(call, payment, receipt, &answer);
+	idem_let_moment_go(call);
 	while (outcome == NULL)
 		outcome = try_adopt(call, receipt_no, payment_no, &answer);
 	receipt_put_answer(call, &answer);
@@ -428,13 +434,16 @@ send_back(IdemCall *call, Receipt *receipt, NullableDatum reason)
 static const char *
 try_refund(IdemCall *call, Datum receipt_no, NullableDatum reason)
 {
-	Receipt    *seen = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
+	Receipt    *seen;
 	Receipt    *receipt;
 	const char *outcome;
 
+	idem_hold_moment(call);
+	seen = receipt_look(call, receipt_no, IDEM_SIGHT_LATEST);
 	if (seen == NULL)
 		receipt_not_found(receipt_no);
 	outcome = recognize_refunded(call, seen);
+	idem_let_moment_go(call);
 	if (outcome != NULL)
 		return outcome;
 	if (!anomaly_lock(call, receipt_disposition_names[seen->disposition], "receipt", receipt_no))

@@ -3,9 +3,9 @@
  *	  The checker: is everything that must hold true of the tables true?
  *
  * Each invariant is one SELECT that returns what breaks it: tenant_id, entity,
- * key, detail.  $1 is the extension's schema.  All of them see the snapshot of
- * the calling statement, so that work which goes on meanwhile is never taken
- * for damage.
+ * key, detail.  $1 is the extension's schema.  They see the snapshot of the
+ * calling statement, so that work which goes on meanwhile is never taken for
+ * damage; positions move past snapshots, and are seen as they are now.
  *
  * The tables are read from end to end and joined by hash or sort.  What the
  * statistics say (nothing yet, after a restore) must not talk the planner into
@@ -13,10 +13,13 @@
  *-------------------------------------------------------------------------
  */
 #include "call.h"
+#include "relation.h"
 #include "verify.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
 
 typedef struct Invariant
 {
@@ -450,6 +453,44 @@ static const Invariant invariants[] = {
 		" FROM @schema@.idem_request r, @schema@.idem_attempt s WHERE r.attempt > s.last_value"
 	},
 
+	/* ---------- the log and its readers ---------- */
+
+	/* Events and batches to come are numbered above all that there are */
+	{
+		"number_drawn",
+		"SELECT e.tenant_id, 'event', e.id::text, format('number %s, the last one drawn is %s', e.seq, s.last_value)"
+		" FROM @schema@.idem_outbox e, @schema@.idem_outbox_seq s WHERE e.seq > s.last_value"
+		" UNION ALL SELECT NULL, 'subscription', p.subscription, format('batch %s, the last one drawn is %s', p.batch, s.last_value)"
+		" FROM @schema@.idem_position p, @schema@.idem_batch_seq s WHERE p.batch > s.last_value"
+	},
+
+	/* Whatever is kept for a subscription is in one of its slots */
+	{
+		"slot_of_subscription",
+		"SELECT DISTINCT x.tenant_id, 'subscription', x.subscription, format('%s in slot %s, slots %s', x.what, x.slot, coalesce(s.slots, 0))"
+		" FROM (SELECT NULL AS tenant_id, subscription, 'position' AS what, slot FROM @schema@.idem_position"
+		" UNION ALL SELECT tenant_id, subscription, 'parked event', slot FROM @schema@.idem_parked_event"
+		" UNION ALL SELECT tenant_id, subscription, 'dead event', slot FROM @schema@.idem_dead_event) x"
+		" LEFT JOIN @schema@.idem_subscription s ON s.subscription = x.subscription"
+		" WHERE s.subscription IS NULL OR x.slot NOT BETWEEN 0 AND s.slots - 1"
+	},
+
+	/* An event that failed will be tried again, or was given up */
+	{
+		"parked_or_dead",
+		"SELECT p.tenant_id, 'event', p.id::text, format('parked and dead for subscription %s', p.subscription)"
+		" FROM @schema@.idem_parked_event p JOIN @schema@.idem_dead_event d"
+		" ON d.subscription = p.subscription AND d.seq = p.seq"
+	},
+
+	/* The first of each key that is parked has its time, and the rest come after it */
+	{
+		"parked_comes_again",
+		"SELECT tenant_id, 'event', id::text, format('the first of %s %s that is parked for subscription %s, and never comes', aggregatetype, aggregateid, subscription)"
+		" FROM (SELECT *, row_number() OVER (PARTITION BY subscription, slot, tenant_id, aggregatetype, aggregateid ORDER BY seq) AS n"
+		" FROM @schema@.idem_parked_event) p WHERE n = 1 AND next_at IS NULL"
+	},
+
 	/* ---------- states and their history ---------- */
 
 	/* Every row is in a state that its machine has */
@@ -632,6 +673,15 @@ static const Invariant invariants[] = {
 	}
 };
 
+/* A subscription stands somewhere in each of its slots */
+static const Invariant position_in_slot = {
+	"position_in_slot",
+	"SELECT NULL, 'subscription', s.subscription, format('no position in slot %s', n)"
+	" FROM @schema@.idem_subscription s CROSS JOIN LATERAL generate_series(0, s.slots - 1) n"
+	" LEFT JOIN @schema@.idem_position p ON p.subscription = s.subscription AND p.slot = n"
+	" WHERE p.subscription IS NULL"
+};
+
 /*
  * Let the planner do what is right for whole tables, and nothing else, with the
  * memory that is meant for maintenance.
@@ -676,6 +726,21 @@ check_invariant(IdemCall *call, const Invariant *invariant)
 }
 
 /*
+ * Positions are moved between two tables, of which one is then emptied; to a
+ * snapshot of before they are nowhere.  So nobody may move them from here on, and
+ * what is there by now is seen.
+ */
+static void
+check_positions(IdemCall *call)
+{
+	LockRelationOid(relation_oid(call->house, "idem_position_0"), AccessShareLock);
+	LockRelationOid(relation_oid(call->house, "idem_position_1"), AccessShareLock);
+	PushActiveSnapshot(GetLatestSnapshot());
+	check_invariant(call, &position_in_slot);
+	PopActiveSnapshot();
+}
+
+/*
  * idem_verify() -> rows (invariant, tenant_id, entity, key, detail)
  *
  * Every invariant that is broken, and by what.
@@ -694,6 +759,7 @@ idem_verify(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		check_invariant(call, &invariants[i]);
 	}
+	check_positions(call);
 	verify_attached_tables(call);
 	return idem_leave_rows(call);
 }

@@ -86,6 +86,32 @@ SELECT outcome, ack, status FROM idem_receive_notification('rej', 'wechat', 'n7'
 SELECT * FROM heard WHERE tenant_id = 'rej' AND notify_id = 'n7';
 
 --
+-- Money that came through another channel, or on another account, goes back there, and is disputed there: that channel speaks for it.
+--
+SELECT outcome FROM idem_create_payment('away', 'o', 100, 'CNY', payment_no => 'pay_001', channel => 'alipay');
+SELECT outcome FROM idem_create_payment('away', 'p', 100, 'CNY', payment_no => 'pay_002', channel => 'wechat', account => 'w1');
+SELECT n, outcome FROM (VALUES
+	(1, 'alipay', 'pay_001', 'TRADE_SUCCESS', NULL), (2, 'wechat', 'pay_001', 'TRANSACTION.SUCCESS', NULL), (3, 'stripe', 'pay_001', 'payment_intent.succeeded', NULL), (4, 'wechat', 'pay_002', 'TRANSACTION.SUCCESS', 'w2')) AS said (n, channel, payment, event, account),
+	idem_receive_notification('away', channel, 'n' || n, payment, 'T' || n, event, 100, 'CNY', account) ORDER BY n;
+SELECT trade_no, outcome FROM idem_receipt r, idem_refund_receipt('away', r.receipt_no, 'not ours') WHERE tenant_id = 'away' AND disposition = 'rejected';
+SELECT r.trade_no, s.outcome FROM idem_refund f JOIN idem_receipt r USING (tenant_id, receipt_no), idem_submit_refund('away', f.refund_no) s WHERE f.tenant_id = 'away' ORDER BY 1;
+SELECT trade_no, n.outcome, ack, n.status FROM idem_refund f JOIN idem_receipt r USING (tenant_id, receipt_no),
+	idem_receive_notification('away', 'wechat', 'back ' || trade_no, reported_payment_no, trade_no, 'REFUND.SUCCESS', 100, 'CNY', nullif(r.account, ''), f.refund_no, 100) n
+WHERE f.tenant_id = 'away' AND r.channel = 'wechat' ORDER BY trade_no;
+SELECT outcome, ack, status FROM idem_receive_notification('away', 'stripe', 'n5', 'pay_001', 'T3', 'charge.dispute.created', 40, 'CNY', biz_no => 'd5');
+-- but not for a trade that is not its money, from another account, nor of what the payment itself has become
+SELECT n, outcome, ack, status FROM (VALUES
+	(6, 'wechat', 'pay_001', 'T6', 'REFUND.SUCCESS', NULL), (7, 'wechat', 'pay_002', 'T4', 'REFUND.SUCCESS', 'w3'), (8, 'wechat', 'pay_001', 'T2', 'CLOSED', NULL), (9, 'stripe', 'pay_001', 'T2', 'charge.dispute.created', NULL)) AS said (n, channel, payment, trade, event, account),
+	idem_receive_notification('away', channel, 'n' || n, payment, trade, event, 100, 'CNY', account, 'x' || n, CASE WHEN event <> 'CLOSED' THEN 40 END) ORDER BY n;
+SELECT channel, trade_no, disposition, refund_reserved, refunded, disputed, excess FROM idem_receipt WHERE tenant_id = 'away' ORDER BY trade_no;
+
+-- whoever names no account means the payment's own
+SELECT outcome FROM idem_create_payment('away', 'q', 100, 'CNY', payment_no => 'pay_003', channel => 'stripe', account => 's1');
+SELECT outcome FROM idem_receive_notification('away', 'stripe', 'q1', 'pay_003', 'T10', 'payment_intent.succeeded', 100, 'CNY');
+SELECT outcome, ack, status FROM idem_receive_notification('away', 'stripe', 'q2', 'pay_003', 'T10', 'charge.dispute.created', 100, 'CNY', biz_no => 'd11');
+SELECT outcome, stage, remainder FROM idem_record_dispute('away', 'stripe', 's1', 'T10', 'd11', 'won', 100, 'CNY');
+
+--
 -- 6.5: after our close, the order cancelled: late, and on its way back.
 --
 SELECT outcome FROM idem_create_order('late', 'o', 100, 'CNY');

@@ -314,6 +314,36 @@ SELECT outcome FROM idem_seek_subscription('sales', NULL);
 SELECT outcome FROM idem_seek_subscription('nobody', 'now');
 \set VERBOSITY default
 
+-- moved back, a parked key begins again with what comes before the event that failed, which has its time
+SELECT outcome FROM idem_subscribe('back', '{thing.back}', 1);
+CREATE FUNCTION pg_temp.back(key text, n int) RETURNS uuid LANGUAGE sql AS $$
+	SELECT idem_publish('sub', 'thing', key, 'thing.back', jsonb_build_object('n', n)) $$;
+SELECT count(pg_temp.back('moved', n)) FROM generate_series(1, 2) AS n;
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_ack_events('back', pg_temp.batch('back', 'w1'));
+SELECT pg_temp.back('moved', 3) IS NOT NULL AS published;
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_retry_event('back', pg_temp.batch('back', 'w1'), pg_temp.event('moved', 3), 'odd', '1 hour');
+SELECT outcome FROM idem_ack_events('back', pg_temp.batch('back', 'w1'));
+SELECT outcome FROM idem_seek_subscription('back', 'beginning');
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_ack_events('back', pg_temp.batch('back', 'w1'));
+SELECT payload ->> 'n' AS n, next_at > clock_timestamp() AS later FROM idem_parked_event WHERE subscription = 'back';
+-- moved while it is out: what followed an event that was given up comes again, too
+SET idem.max_attempts = 2;
+SELECT count(pg_temp.back('given', n)) FROM generate_series(1, 2) AS n;
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_retry_event('back', pg_temp.batch('back', 'w1'), pg_temp.event('given', 1), 'odd', '0');
+SELECT outcome FROM idem_ack_events('back', pg_temp.batch('back', 'w1'));
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_retry_event('back', pg_temp.batch('back', 'w1'), pg_temp.event('given', 1), 'odd');
+SELECT outcome FROM idem_seek_subscription('back', 'now');
+SELECT * FROM pg_temp.fetch('back', 'w1');
+SELECT outcome FROM idem_ack_events('back', pg_temp.batch('back', 'w1'));
+RESET idem.max_attempts;
+SELECT outcome FROM idem_unsubscribe('back');
+
 --
 -- wait: at once inside a block, and where there is something
 --

@@ -75,6 +75,15 @@ INSERT INTO idem_revocation (tenant_id, grant_key, revoke_no, asked, quantity, b
 	('verify', 'grant-back', 'back-2', NULL, 2, true, now());
 INSERT INTO idem_hook (entity, to_state, function, role, on_error) VALUES ('entitlement', 'revoked', 'pg_catalog.jsonb_array_length(jsonb)', session_user, 'record');
 
+INSERT INTO idem_subscription (subscription, slots, start, created_at) VALUES ('verify', 2, 'now', now());
+INSERT INTO idem_position (subscription, slot, gen, side, cluster, lo, lo_seq, pos, deliveries, at)
+	SELECT 'verify', slot, 1, 0, system_identifier, '10:10:', 1, 1, 0, now() FROM pg_control_system(), generate_series(0, 1) AS slot;
+INSERT INTO idem_parked_event (subscription, seq, slot, id, tenant_id, aggregatetype, aggregateid, type, payload, created_at, attempts, next_at, parked_at) VALUES
+	('verify', 1, 0, '00000000-0000-0000-0000-00000000ef11', 'verify', 'shop', '1', 'shop.opened', '{}', now(), 1, now(), now()),
+	('verify', 2, 0, '00000000-0000-0000-0000-00000000ef12', 'verify', 'shop', '1', 'shop.closed', '{}', now(), 0, NULL, now());
+INSERT INTO idem_dead_event (subscription, seq, slot, id, tenant_id, aggregatetype, aggregateid, type, payload, created_at, attempts, dead_at) VALUES
+	('verify', 3, 1, '00000000-0000-0000-0000-00000000ef13', 'verify', 'shop', '2', 'shop.opened', '{}', now(), 3, now());
+
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
 
 /*
@@ -269,6 +278,24 @@ SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_notification WHERE tenant_id 
 -- receipt_reaches_sum
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_receipt SET refund_told = 1, refund_told_at = now() WHERE tenant_id = 'verify' AND receipt_no = '9001'$$);
 
+-- number_drawn
+SELECT invariant, entity, key FROM pg_temp.broken_by($$UPDATE idem_outbox SET seq = 9000000000000000000 WHERE tenant_id = 'verify' AND type = 'shop.opened'$$);
+SELECT invariant, entity, key FROM pg_temp.broken_by($$UPDATE idem_position SET batch = 9000000000000000000 WHERE subscription = 'verify' AND slot = 1$$);
+
+-- slot_of_subscription
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_subscription SET slots = 1 WHERE subscription = 'verify'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_subscription WHERE subscription = 'verify'$$);
+
+-- position_in_slot
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_position WHERE subscription = 'verify' AND slot = 1$$);
+
+-- parked_or_dead
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_dead_event SET seq = 2 WHERE subscription = 'verify'$$);
+
+-- parked_comes_again
+SELECT * FROM pg_temp.broken_by($$UPDATE idem_parked_event SET next_at = NULL WHERE subscription = 'verify'$$);
+SELECT * FROM pg_temp.broken_by($$DELETE FROM idem_parked_event WHERE subscription = 'verify' AND seq = 1$$);
+
 -- state_declared
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_order SET status = 'lost' WHERE tenant_id = 'verify' AND order_id = 'order-open'$$);
 SELECT * FROM pg_temp.broken_by($$UPDATE idem_payment SET status = 'lost' WHERE tenant_id = 'verify' AND payment_no = 'pay-closed'$$);
@@ -319,3 +346,4 @@ SELECT * FROM pg_temp.broken_by($$UPDATE pg_index SET indisvalid = false WHERE i
 -- sound again
 SELECT * FROM idem_verify() WHERE tenant_id = 'verify' OR tenant_id IS NULL;
 DELETE FROM idem_hook WHERE entity = 'entitlement';
+SELECT outcome FROM idem_unsubscribe('verify');

@@ -744,6 +744,14 @@ CREATE TYPE model.notification AS (channel text, notify_id text, payment_no text
 CREATE FUNCTION model.notification_anomaly(t text, kind text, n model.notification, o text) RETURNS void LANGUAGE sql AS $$
 	SELECT model.open_anomaly(t, kind, 'notification', concat_ws('/', n.channel, coalesce(n.account, ''), n.notify_id), o, NULL) $$;
 
+-- Another merchant's word, or another channel's, about our payment: unless it is
+-- about money of it that came there.
+CREATE FUNCTION model.is_foreign(t text, p model.payments, n model.notification, kind text) RETURNS boolean LANGUAGE sql AS $$
+	SELECT (n.account IS NOT NULL AND model.is_wrong_account(t, NULL, n.channel, n.account))
+		OR (coalesce(p.channel <> n.channel, false) OR coalesce(p.account <> n.account, false))
+		AND NOT (kind NOT IN ('failed', 'closed') AND (model.money_of(t, ROW (NULL, nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''),
+			NULL, NULL, NULL, NULL, NULL, NULL, NULL)::model.refund_fact)).receipt_no IS NOT NULL) $$;
+
 -- Judge what was said against the state in which the thing is now.
 CREATE FUNCTION model.judge_notification(t text, n model.notification, e idem_channel_event) RETURNS idem_receive_notification_result LANGUAGE plpgsql AS $$
 DECLARE
@@ -764,7 +772,7 @@ BEGIN
 	ELSIF e.kind = 'paid' THEN
 		c := model.confirm_payment(t, coalesce(n.payment_no, ''), n.channel, coalesce(n.trade_no, ''), n.amount, n.currency, n.account, n.occurred_at);
 		r := ROW (c.outcome, NULL, c.status, n.payment_no, c.receipt_no, c.refund_no)::idem_receive_notification_result;
-	ELSIF p.channel <> n.channel OR (n.account IS NOT NULL AND model.is_wrong_account(t, p, n.channel, n.account)) THEN
+	ELSIF model.is_foreign(t, p, n, e.kind) THEN
 		PERFORM model.notification_anomaly(t, 'rejected', n, p.order_id);
 		r.outcome := 'rejected';
 		r.status := p.status;
@@ -780,7 +788,7 @@ BEGIN
 			CASE e.kind WHEN 'refunded' THEN 'succeeded' ELSE replace(e.kind, 'refund_', '') END, e.refund_amount_is = 'cumulative', e.after_success = 'reverse')::model.refund_fact);
 		r := ROW (a.outcome, NULL, a.status, a.payment_no, a.receipt_no, a.refund_no)::idem_receive_notification_result;
 	ELSE
-		d := model.record_dispute(t, n.channel, n.account, n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
+		d := model.record_dispute(t, n.channel, coalesce(n.account, p.account), n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
 		r := ROW (d.outcome, NULL, d.stage, (model.receipt_of(t, d.receipt_no)).payment_no, d.receipt_no, NULL)::idem_receive_notification_result;
 	END IF;
 	IF r.outcome NOT IN ('paid', 'failed', 'closed', 'applied') THEN r.payment_no := NULL; END IF;
