@@ -10,8 +10,8 @@
  * many threads as connections each has one, and sleeps while a server is at work,
  * as request handlers do; with a thread a core the program takes as little as can
  * be of the machine that it shares with the servers.  The tokens are issued before.  Each connection then takes some
- * orders that do not count, until all have filled their caches; from then on
- * the clock runs.  Prints calls a second, and the median and the 99th
+ * orders that do not count, until all have filled their caches and mapped what
+ * is hot of the shared memory; from then on the clock runs.  Prints calls a second, and the median and the 99th
  * percentile of their latencies in ms.
  *
  * PostgreSQL is found by libpq's environment variables, Redis by REDIS_SOCKET.
@@ -33,7 +33,7 @@
 #include <hiredis/hiredis.h>
 #include <libpq-fe.h>
 
-#define WARM_UP_CALLS 20
+#define WARM_UP_CALLS 100
 #define TOKENS_PER_SECOND 30000
 #define REDIS_TOKEN_CHARS 32
 #define NPARAMS 4				/* of each prepared statement: order, payment, event, token */
