@@ -23,6 +23,7 @@ typedef struct IdemIndex
 typedef struct IdemRow
 {
 	ItemPointerData tid;
+	uint64		line;			/* where one waits for it; 0: it was not found to be locked */
 	bool		own;			/* written by this very transaction */
 	Datum	   *values;			/* by attribute number - 1 */
 	bool	   *isnull;
