@@ -28,6 +28,7 @@
 #include "direct.h"
 #include "key.h"
 #include "notification.h"
+#include "receipt.h"
 
 #include "access/transam.h"
 #include "catalog/pg_type.h"
@@ -315,6 +316,15 @@ store(IdemCall *call, Record *record)
 		lost_row();
 }
 
+static FactKind
+kind_of_row(const IdemRow *row)
+{
+	Datum		kind = IDEM_COLUMN(row, KIND);
+
+	return receipt_is_empty(kind) ? FACT_UNMAPPED :
+		(FactKind) idem_word_index(kind, fact_kind_names, FACT_UNMAPPED);
+}
+
 static Record
 record_of_row(const IdemRow *row)
 {
@@ -445,11 +455,14 @@ judge(IdemCall *call, const Notification *said, const ChannelEvent *event, Recor
 	store(call, record);
 }
 
+/* A repetition says what it said the first time, whatever that means by now */
 static void
-answer_repeated(IdemCall *call, const Notification *said, const ChannelEvent *event,
+answer_repeated(IdemCall *call, const Notification *said, const IdemRow *row,
 				NotificationAnswer *answer)
 {
-	notification_recall(call, said, event, answer);
+	ChannelEvent event = {kind_of_row(row), false, false};
+
+	notification_recall(call, said, &event, answer);
 	answer->outcome = "duplicate";
 	answer->ack = true;
 }
@@ -460,12 +473,12 @@ answer_repeated(IdemCall *call, const Notification *said, const ChannelEvent *ev
  * somebody else was faster.
  */
 static bool
-recognize(IdemCall *call, const Notification *said, Datum digest, const ChannelEvent *event,
-		  IdemRow *row, NotificationAnswer *answer)
+recognize(IdemCall *call, const Notification *said, Datum digest, IdemRow *row,
+		  NotificationAnswer *answer)
 {
 	if (row == NULL || !says_the_same(row, digest) || is_open_question(row) || !count(call, row))
 		return false;
-	answer_repeated(call, said, event, answer);
+	answer_repeated(call, said, row, answer);
 	return true;
 }
 
@@ -498,24 +511,32 @@ notification_of_nothing(void)
 	};
 }
 
+/* What its event means */
+static ChannelEvent
+event_of(IdemCall *call, const Notification *said)
+{
+	bool		has_refund = !said->refund_amount.isnull &&
+		DatumGetInt64(said->refund_amount.value) != 0;
+
+	if (said->event.isnull)
+		return (ChannelEvent) {FACT_UNMAPPED, false, false};
+	return channel_event(call, said->channel, said->event.value, has_refund);
+}
+
 void
 notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
 {
 	Datum		digest = normalize(said);
-	bool		has_refund = !said->refund_amount.isnull &&
-		DatumGetInt64(said->refund_amount.value) != 0;
-	ChannelEvent event = {FACT_UNMAPPED, false, false};
+	IdemRow    *row = look(call, said);
+	ChannelEvent event;
 	Record		record;
-	IdemRow    *row;
 
 	memset(answer, 0, sizeof(NotificationAnswer));
 	answer->payment_no = answer->receipt_no = answer->refund_no = IDEM_NULL;
-	if (!said->event.isnull)
-		event = channel_event(call, said->channel, said->event.value, has_refund);
-
-	row = look(call, said);
-	if (recognize(call, said, digest, &event, row, answer))
+	if (recognize(call, said, digest, row, answer))
 		return;
+
+	event = event_of(call, said);
 	record.kind = kind_name(event.kind);
 	record.outcome = notification_expected(said, event.kind);
 	record.ack = true;
@@ -534,7 +555,7 @@ notification_receive(IdemCall *call, Notification *said, NotificationAnswer *ans
 	else if (is_open_question(row))
 		judge(call, said, &event, &record, false, answer);
 	else if (count(call, row))
-		answer_repeated(call, said, &event, answer);
+		answer_repeated(call, said, row, answer);
 	else
 		lost_row();
 }

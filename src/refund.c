@@ -285,6 +285,13 @@ refund_look_automatic(IdemCall *call, Datum receipt_no)
 }
 
 Refund *
+refund_look_reserved(IdemCall *call, const Receipt *receipt)
+{
+	return receipt->refund_reserved == 0 ? NULL :
+		refund_look_automatic(call, receipt->receipt_no);
+}
+
+Refund *
 refund_request_automatic(IdemCall *call, Receipt *receipt, const char *cause,
 						 NullableDatum reason)
 {
