@@ -152,18 +152,25 @@ hash_keys(Relation index, const Datum *keys, int nkeys)
 	return hash;
 }
 
+void
+idem_raise_race(const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update"),
+			 errdetail("%s", detail),
+			 errhint("Retry the transaction.")));
+	pg_unreachable();
+}
+
 /* Raise 40001 if the transaction's own snapshot does not see this row */
 void
 idem_demand_visible(Relation table, TupleTableSlot *slot)
 {
 	if (IsolationUsesXactSnapshot() &&
 		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update"),
-				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
-						   RelationGetRelationName(table)),
-				 errhint("Retry the transaction.")));
+		idem_raise_race(psprintf("A row of \"%s\" was written after this transaction's snapshot.",
+								 RelationGetRelationName(table)));
 }
 
 /* A copy of the row in the slot, in the call's memory */
@@ -448,12 +455,8 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 			*holder = holder_of(table, &at);
 	}
 	else if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update"),
-				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
-						   index->table),
-				 errhint("Retry the transaction.")));
+		idem_raise_race(psprintf("A row of \"%s\" was written after this transaction's snapshot.",
+								 index->table));
 
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);

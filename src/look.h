@@ -89,7 +89,10 @@ extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
 							const Datum *keys, int nkeys, IdemSight sight,
 							IdemEnough enough, const void *argument);
 
-/* Raise 40001 if the transaction's own snapshot does not see the row in the slot */
+/* Raise 40001: another transaction was faster, as a whole sentence says */
+pg_noreturn extern void idem_raise_race(const char *detail);
+
+/* The same if the transaction's own snapshot does not see the row in the slot */
 extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,
