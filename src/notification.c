@@ -523,8 +523,8 @@ event_of(IdemCall *call, const Notification *said)
 	return channel_event(call, said->channel, said->event.value, has_refund);
 }
 
-void
-notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
+static void
+receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
 {
 	Datum		digest = normalize(said);
 	IdemRow    *row = look(call, said);
@@ -576,15 +576,19 @@ enum
 	OUT_ACK = 1, OUT_STATUS, OUT_PAYMENT_NO, OUT_RECEIPT_NO, OUT_REFUND_NO
 };
 
-void
-notification_put_answer(IdemCall *call, const NotificationAnswer *answer)
+Datum
+notification_leave(IdemCall *call, Notification *said)
 {
-	idem_put(call, OUT_ACK, BoolGetDatum(answer->ack));
-	if (answer->status != NULL)
-		idem_put_text(call, OUT_STATUS, answer->status);
-	idem_put_nullable(call, OUT_PAYMENT_NO, answer->payment_no);
-	idem_put_nullable(call, OUT_RECEIPT_NO, answer->receipt_no);
-	idem_put_nullable(call, OUT_REFUND_NO, answer->refund_no);
+	NotificationAnswer answer;
+
+	receive(call, said, &answer);
+	idem_put(call, OUT_ACK, BoolGetDatum(answer.ack));
+	if (answer.status != NULL)
+		idem_put_text(call, OUT_STATUS, answer.status);
+	idem_put_nullable(call, OUT_PAYMENT_NO, answer.payment_no);
+	idem_put_nullable(call, OUT_RECEIPT_NO, answer.receipt_no);
+	idem_put_nullable(call, OUT_REFUND_NO, answer.refund_no);
+	return idem_leave(call, answer.outcome);
 }
 
 /*
@@ -617,11 +621,8 @@ idem_receive_notification(PG_FUNCTION_ARGS)
 		.channel_refund_no = idem_arg(call, ARG_CHANNEL_REFUND_NO),
 		.refund_currency = idem_arg(call, ARG_REFUND_CURRENCY)
 	};
-	NotificationAnswer answer;
 
-	notification_receive(call, &said, &answer);
-	notification_put_answer(call, &answer);
-	return idem_leave(call, answer.outcome);
+	return notification_leave(call, &said);
 }
 
 
@@ -729,7 +730,6 @@ idem_reroute_notification(PG_FUNCTION_ARGS)
 	Notification asked = notification_of_nothing();
 	Datum		tenant_id = idem_arg_key(call, 3);
 	Notification said;
-	NotificationAnswer answer;
 	NullableDatum routed_to;
 	IdemRow    *row;
 
@@ -749,7 +749,5 @@ idem_reroute_notification(PG_FUNCTION_ARGS)
 	if (routed_to.isnull)
 		note_route(call, &said, row, tenant_id);
 	call->tenant_id = tenant_id;
-	notification_receive(call, &said, &answer);
-	notification_put_answer(call, &answer);
-	return idem_leave(call, answer.outcome);
+	return notification_leave(call, &said);
 }
