@@ -330,7 +330,6 @@ receive(FunctionCallInfo fcinfo, const char *channel, BodyReader read)
 	IdemCall   *call = idem_enter_fact(fcinfo);
 	Body		body;
 	Notification *said = &body.said;
-	NotificationAnswer answer;
 
 	memset(&body, 0, sizeof(body));
 	for (int i = 0; i < BODY_MAX_ACCOUNTS; i++)
@@ -348,10 +347,8 @@ receive(FunctionCallInfo fcinfo, const char *channel, BodyReader read)
 	if (said->problem != NULL)
 		said->notify_id = IDEM_NULL;
 	route(call, &body);
-	notification_receive(call, said, &answer);
-	notification_put_answer(call, &answer);
 	idem_put(call, OUT_TENANT_ID, call->tenant_id);
-	return idem_leave(call, answer.outcome);
+	return notification_leave(call, said);
 }
 
 /*

@@ -18,6 +18,7 @@
  *-------------------------------------------------------------------------
  */
 #include "campaign.h"
+#include "direct.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -38,10 +39,20 @@ enum
 static const IdemIndex campaign_by_name = {"idem_campaign", "idem_campaign_pkey", NATTS};
 static const IdemIndex user_by_id = {"idem_campaign_user", "idem_campaign_user_pkey", USER_NATTS};
 
-static IdemQuery insert_campaign = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_campaign (tenant_id, campaign, total, per_user, ceiling, created_at)"
-	" VALUES ($1, $2, $3, $4, $3, $5) ON CONFLICT DO NOTHING",
-	TEXTOID, TEXTOID, INT8OID, INT8OID, TIMESTAMPTZOID);
+static IdemTable campaigns = {
+	"idem_campaign", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_campaign (tenant_id, campaign, total, per_user, granted,"
+			   " ceiling, created_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID)
+};
+
+static IdemTable users = {
+	"idem_campaign_user", USER_NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_campaign_user (tenant_id, campaign, user_id, granted, ceiling)"
+			   " VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID)
+};
 
 /* TID scans: nothing can lead them astray */
 static IdemQuery store_limits = IDEM_QUERY(
@@ -49,20 +60,18 @@ static IdemQuery store_limits = IDEM_QUERY(
 	" ceiling = CASE WHEN $2 IS NOT NULL THEN greatest($2, granted) END WHERE ctid = $1",
 	TIDOID, INT8OID, INT8OID);
 
-static IdemQuery count_units = IDEM_QUERY(
-	"UPDATE @schema@.idem_campaign SET granted = granted + $2"
-	" WHERE ctid = $1 AND ($2 < 0 OR total IS NULL OR granted + $2 <= total) RETURNING ctid",
-	TIDOID, INT8OID);
+static IdemChange count_units = {
+	&campaigns, {IDEM_ADDS(GRANTED)},
+	IDEM_QUERY("UPDATE @schema@.idem_campaign SET granted = granted + $2 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID)
+};
 
-static IdemQuery insert_user = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_campaign_user (tenant_id, campaign, user_id, granted, ceiling)"
-	" VALUES ($1, $2, $3, $4, $5)",
-	TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID);
-
-static IdemQuery count_users_units = IDEM_QUERY(
-	"UPDATE @schema@.idem_campaign_user SET granted = granted + $2,"
-	" ceiling = CASE WHEN $2 < 0 THEN ceiling ELSE $3 END WHERE ctid = $1",
-	TIDOID, INT8OID, INT8OID);
+static IdemChange count_users_units = {
+	&users, {IDEM_ADDS(USER_GRANTED), USER_CEILING},
+	IDEM_QUERY("UPDATE @schema@.idem_campaign_user SET granted = granted + $2, ceiling = $3"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID, INT8OID)
+};
 
 
 /* ---------- rows ---------- */
@@ -80,6 +89,7 @@ campaign_of_row(const IdemRow *row)
 	campaign->total = IDEM_NULLABLE(row, TOTAL);
 	campaign->per_user = IDEM_NULLABLE(row, PER_USER);
 	campaign->granted = DatumGetInt64(IDEM_COLUMN(row, GRANTED));
+	campaign->knows_user = false;
 	return campaign;
 }
 
@@ -110,13 +120,14 @@ campaign_not_found(Datum campaign)
 	pg_unreachable();
 }
 
-/* What a user has of the campaign; NULL: never had anything */
-static IdemRow *
-look_user(IdemCall *call, const Campaign *campaign, Datum user_id)
+/* What a user has of the campaign */
+static void
+look_at_user(IdemCall *call, Campaign *campaign, Datum user_id)
 {
 	Datum		keys[] = {call->tenant_id, campaign->campaign, user_id};
 
-	return idem_look(call, &user_by_id, keys, lengthof(keys), IDEM_SIGHT_LATEST);
+	campaign->user = idem_look(call, &user_by_id, keys, lengthof(keys), IDEM_SIGHT_LATEST);
+	campaign->knows_user = true;
 }
 
 
@@ -132,57 +143,51 @@ left_of(NullableDatum limit, int64 granted)
 }
 
 int64
-campaign_available(IdemCall *call, const Campaign *campaign, Datum user_id)
+campaign_available(IdemCall *call, Campaign *campaign, Datum user_id)
 {
 	int64		left = left_of(campaign->total, campaign->granted);
-	IdemRow    *user;
 
 	if (left == 0 || campaign->per_user.isnull)
 		return left;
-	user = look_user(call, campaign, user_id);
-	return Min(left, left_of(campaign->per_user, user == NULL ? 0 :
-							 DatumGetInt64(IDEM_COLUMN(user, USER_GRANTED))));
+	look_at_user(call, campaign, user_id);
+	return Min(left, left_of(campaign->per_user, campaign->user == NULL ? 0 :
+							 DatumGetInt64(IDEM_COLUMN(campaign->user, USER_GRANTED))));
 }
 
-static void
-count_for_user(IdemCall *call, const Campaign *campaign, Datum user_id, int64 units)
+/* Who had nothing before gets a row; revoking needs no room below a limit */
+static bool
+count_for_user(IdemCall *call, Campaign *campaign, Datum user_id, int64 units)
 {
-	IdemRow    *user = look_user(call, campaign, user_id);
-	uint64		written;
+	IdemRow    *user;
 
+	if (!campaign->knows_user)
+		look_at_user(call, campaign, user_id);
+	user = campaign->user;
 	if (user != NULL)
-		written = idem_run(call, &count_users_units, (NullableDatum[]) {
-			IDEM_VALUE(PointerGetDatum(&user->tid)),
+		return idem_change(call, &count_users_units, &user->tid, (NullableDatum[]) {
 			IDEM_VALUE(Int64GetDatum(units)),
-			campaign->per_user
+			units < 0 ? IDEM_NULLABLE(user, USER_CEILING) : campaign->per_user
 		});
-	else
-		written = idem_run(call, &insert_user, (NullableDatum[]) {
-			IDEM_VALUE(call->tenant_id),
-			IDEM_VALUE(campaign->campaign),
-			IDEM_VALUE(user_id),
-			IDEM_VALUE(Int64GetDatum(units)),
-			campaign->per_user
-		});
-	if (written != 1)
-		elog(ERROR, "units of campaign \"%s\" could not be counted for a user",
-			 TextDatumGetCString(campaign->campaign));
+	return idem_insert(call, &users, (NullableDatum[]) {
+		IDEM_VALUE(call->tenant_id),
+		IDEM_VALUE(campaign->campaign),
+		IDEM_VALUE(user_id),
+		IDEM_VALUE(Int64GetDatum(units)),
+		campaign->per_user
+	});
 }
 
 void
 campaign_count(IdemCall *call, Campaign *campaign, Datum user_id, int64 units)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&campaign->tid)),
-		IDEM_VALUE(Int64GetDatum(units))
-	};
+	NullableDatum values[] = {IDEM_VALUE(Int64GetDatum(units))};
 
-	if (idem_run(call, &count_units, args) != 1)
+	Assert(units < 0 || units <= left_of(campaign->total, campaign->granted));
+	if (!idem_change(call, &count_units, &campaign->tid, values) ||
+		!count_for_user(call, campaign, user_id, units))
 		elog(ERROR, "units of locked campaign \"%s\" could not be counted",
 			 TextDatumGetCString(campaign->campaign));
-	campaign->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
 	campaign->granted += units;
-	count_for_user(call, campaign, user_id, units);
 }
 
 
@@ -207,18 +212,20 @@ has_limits(const Campaign *campaign, const Campaign *asked)
 static const char *
 create_campaign(IdemCall *call, Campaign *asked, int *pause_ms)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(asked->campaign),
 		asked->total,
 		asked->per_user,
+		IDEM_VALUE(Int64GetDatum(0)),
+		asked->total,			/* ceiling */
 		IDEM_VALUE(TimestampTzGetDatum(call->now))
 	};
 
 	idem_lock_name(call, IDEM_NAME_CAMPAIGN, call->tenant_id, asked->campaign);
 	if (campaign_look(call, asked->campaign, IDEM_SIGHT_DIRTY) == NULL &&
 		!TransactionIdIsValid(call->rival) &&
-		idem_run(call, &insert_campaign, args) == 1)
+		idem_insert(call, &campaigns, row))
 	{
 		idem_unlock_names(call);
 		return "created";

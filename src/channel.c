@@ -71,10 +71,14 @@ static IdemQuery insert_account = IDEM_QUERY(
 	" VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
 	TEXTOID, TEXTOID, TEXTOID, TEXTOID);
 
-/* TID scan, as above */
+/* TID scans, as above */
 static IdemQuery store_account = IDEM_QUERY(
 	"UPDATE @schema@.idem_channel_account SET auto_refund = $2 WHERE ctid = $1",
 	TIDOID, TEXTOID);
+
+static IdemQuery delete_account = IDEM_QUERY(
+	"DELETE FROM @schema@.idem_channel_account WHERE ctid = $1",
+	TIDOID);
 
 
 /* ---------- what events mean ---------- */
@@ -453,4 +457,26 @@ idem_set_channel_account(PG_FUNCTION_ARGS)
 	if (!asked.auto_refund.isnull)
 		(void) arg_choice(call, 3, auto_refunds, lengthof(auto_refunds), "It is one of on, hold.");
 	return idem_leave(call, put_setting(call, &setting));
+}
+
+/*
+ * idem_remove_channel_account(tenant_id, channel, account) -> (outcome)
+ *
+ * Outcomes: removed, duplicate, in_progress.
+ */
+PG_FUNCTION_INFO_V1(idem_remove_channel_account);
+Datum
+idem_remove_channel_account(PG_FUNCTION_ARGS)
+{
+	IdemCall   *call = idem_enter(fcinfo);
+	Datum		keys[] = {call->tenant_id, idem_arg_key(call, 1), idem_arg_key(call, 2)};
+	IdemRow    *row = idem_lock_row(call, &accounts_of_tenant, keys, lengthof(keys));
+
+	if (row == NULL)
+		return idem_leave(call, call->busy ? "in_progress" : "duplicate");
+	if (idem_run(call, &delete_account, (NullableDatum[]) {
+		IDEM_VALUE(PointerGetDatum(&row->tid))
+	}) != 1)
+		elog(ERROR, "locked account of a channel could not be deleted");
+	return idem_leave(call, "removed");
 }

@@ -103,4 +103,21 @@ typedef void (*IdemShmemRequest) (void);
 #define idem_hook_shmem_request(next, function) (function)()
 #endif
 
+/* 16: an UPDATE says which indexes are to have the new version */
+#if PG_VERSION_NUM >= 160000
+#include "access/tableam.h"
+typedef TU_UpdateIndexes IdemIndexesDue;
+#else
+typedef bool IdemIndexesDue;
+#endif
+
+/* 17: a process is found by its number */
+#if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
+#define idem_vxid_proc(vxid) ProcNumberGetProc((vxid).procNumber)
+#else
+#include "storage/sinvaladt.h"
+#define idem_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
+#endif
+
 #endif							/* IDEM_COMPAT_H */

@@ -341,17 +341,21 @@ void
 receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer)
 {
 	Scene		scene = {0};
+	Settlement	settlement = {.closing_payment_no = IDEM_NULL};
 	Receipt    *receipt;
 
 	idem_hold_moment(call);
 	receipt = receipt_look_own(call, fact->payment_no, fact->channel, fact->trade_no,
 							   IDEM_SIGHT_LATEST);
-	scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
-	if (receipt == NULL)
-		scene_answer(&scene, NULL, NULL, answer);
-	else
-		scene_answer_settled(call, scene.payment, receipt, answer);
+	/* money that is applied has paid its payment, and nothing leaves paid */
+	if (receipt == NULL || receipt->disposition != RECEIPT_APPLIED)
+		scene.payment = payment_look(call, fact->payment_no, IDEM_SIGHT_LATEST);
+	if (receipt != NULL)
+		settlement.refund = refund_look_reserved(call, receipt);
 	idem_let_moment_go(call);
+	scene_answer(&scene, receipt, &settlement, answer);
+	if (receipt != NULL && receipt->disposition == RECEIPT_APPLIED)
+		answer->status = payment_status_names[PAYMENT_PAID];
 }
 
 /*

@@ -3,7 +3,7 @@
  *	  Rows that go straight into a table, past the executor.
  *
  * An SPI statement costs several times what its row costs: with each call the
- * executor opens the table anew, compiles the checks of domains and of partial
+ * executor opens the table anew, compiles the checks of its columns and of partial
  * indexes, and looks for conflicts where we have just looked.  So a row goes
  * straight into the heap and its indexes, which is what the executor would do
  * with it, as long as there is nothing else that the executor would do.  The
@@ -30,7 +30,7 @@
  * the statement that fired a trigger does not, as with SPI.
  *-------------------------------------------------------------------------
  */
-#include "direct.h"
+#include "direct_table.h"
 
 #include "machine_tables.h"
 #include "relation.h"
@@ -61,41 +61,6 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
-/* More indexes than that, and the row goes through the statement */
-#define MAX_INDEXES 12
-
-typedef struct KnownIndex
-{
-	Oid			oid;
-	IndexInfo  *info;
-	ExprState  *predicate;		/* NULL: the index has every row */
-} KnownIndex;
-
-/* A column's type, where that is a domain */
-typedef struct KnownDomain
-{
-	int			column;			/* from 0 */
-	Oid			type;
-	void	   *compiled;		/* by domain_check */
-} KnownDomain;
-
-/* What is known of a table */
-typedef struct KnownTable
-{
-	Oid			oid;
-	bool		valid;			/* false: something of it may have changed */
-	bool		plain;			/* a row may go straight in */
-	MemoryContext context;		/* holds this and everything below */
-	bool	   *notnull;		/* by column */
-	int			ndomains;
-	KnownDomain *domains;
-	int			nindexes;
-	KnownIndex	indexes[MAX_INDEXES];
-	ExprContext *predicates;	/* in which they are evaluated; NULL: there are none */
-	Trigger    *guard;			/* to be fired after the INSERT; NULL: none */
-	FmgrInfo	guard_function;
-} KnownTable;
-
 typedef struct TableEntry
 {
 	Oid			oid;			/* hash key */
@@ -104,14 +69,6 @@ typedef struct TableEntry
 
 static HTAB *tables = NULL;
 static uint64 doubts = 0;		/* counts invalidations */
-
-/* A table that is open for one row */
-typedef struct OpenTable
-{
-	KnownTable *known;
-	Relation	table;
-	TupleTableSlot *slot;
-} OpenTable;
 
 
 /* ---------- may a row go straight in? ---------- */
@@ -126,20 +83,31 @@ is_stamp(const Trigger *trigger, const IdemHouse *house)
 		get_func_namespace(trigger->tgfoid) == house->nspoid;
 }
 
-/* Is it the guard, to be fired as by us, right after the row is in? */
+/* Is it the guard, to be fired as by us? */
 static bool
 is_guard(const Trigger *trigger, const IdemHouse *house)
 {
 	return trigger->tgfoid == machine_guard_function(house) &&
 		(trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN ||
 		 trigger->tgenabled == TRIGGER_FIRES_ALWAYS) &&
-		TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_AFTER(trigger->tgtype) &&
-		!trigger->tgdeferrable && trigger->tgqual == NULL &&
+		TRIGGER_FOR_ROW(trigger->tgtype) &&
+		trigger->tgnattr == 0 && !trigger->tgdeferrable && trigger->tgqual == NULL &&
 		trigger->tgoldtable == NULL && trigger->tgnewtable == NULL;
 }
 
-/* Keep the trigger to be fired; false: an INSERT does what we do not know */
+/* Keep a guard to be fired; false: it is none, or one more, and does what we do not know */
 static bool
+keep_guard(KnownGuard *known, Trigger *trigger, const IdemHouse *house)
+{
+	if (known->trigger != NULL || !is_guard(trigger, house))
+		return false;
+	known->trigger = trigger;
+	fmgr_info(trigger->tgfoid, &known->function);
+	return true;
+}
+
+/* Keep the triggers to be fired; what others do is not known */
+static void
 read_triggers(KnownTable *known, Relation table, const IdemHouse *house)
 {
 	TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
@@ -147,15 +115,15 @@ read_triggers(KnownTable *known, Relation table, const IdemHouse *house)
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		Trigger    *trigger = &triggers->triggers[i];
+		bool		before = TRIGGER_FOR_BEFORE(trigger->tgtype);
 
-		if (!TRIGGER_FOR_INSERT(trigger->tgtype) || is_stamp(trigger, house))
-			continue;
-		if (known->guard != NULL || !is_guard(trigger, house))
-			return false;
-		known->guard = trigger;
-		fmgr_info(trigger->tgfoid, &known->guard_function);
+		if (TRIGGER_FOR_INSERT(trigger->tgtype) && !is_stamp(trigger, house) &&
+			(before || !keep_guard(&known->after_insert, trigger, house)))
+			known->plain = false;
+		if (TRIGGER_FOR_UPDATE(trigger->tgtype) &&
+			!keep_guard(before ? &known->before_update : &known->after_update, trigger, house))
+			known->changeable = false;
 	}
-	return true;
 }
 
 /* Keep what columns ask for; false: they are not those that we know */
@@ -213,6 +181,36 @@ calls_foreign(Node *node, void *context)
 		expression_tree_walker(node, calls_foreign, context);
 }
 
+/* May an expression of the table's be evaluated here?  Then there is a context for it. */
+static bool
+may_evaluate(KnownTable *known, Node *expression)
+{
+	if (calls_foreign(expression, NULL))
+		return false;
+	if (known->expressions == NULL)
+		known->expressions = CreateStandaloneExprContext();
+	return true;
+}
+
+/* Keep the table's checks; false: one of them is not for us to ask */
+static bool
+read_checks(KnownTable *known, Relation table)
+{
+	TupleConstr *constraints = RelationGetDescr(table)->constr;
+
+	known->nchecks = constraints == NULL ? 0 : constraints->num_check;
+	known->checks = palloc(sizeof(ExprState *) * Max(known->nchecks, 1));
+	for (int i = 0; i < known->nchecks; i++)
+	{
+		Node	   *check = stringToNode(constraints->check[i].ccbin);
+
+		if (!may_evaluate(known, check))
+			return false;
+		known->checks[i] = ExecInitExpr(expression_planner((Expr *) check), NULL);
+	}
+	return true;
+}
+
 /* Keep an index; false: its predicate is not for us to ask */
 static bool
 read_index(KnownTable *known, Relation index)
@@ -224,12 +222,10 @@ read_index(KnownTable *known, Relation index)
 	entry->predicate = NULL;
 	if (entry->info->ii_Predicate == NIL)
 		return true;
-	if (calls_foreign((Node *) entry->info->ii_Predicate, NULL))
+	if (!may_evaluate(known, (Node *) entry->info->ii_Predicate))
 		return false;
 	entry->predicate = ExecInitQual((List *) expression_planner((Expr *) entry->info->ii_Predicate),
 									NULL);
-	if (known->predicates == NULL)
-		known->predicates = CreateStandaloneExprContext();
 	return true;
 }
 
@@ -254,18 +250,17 @@ read_indexes(KnownTable *known, Relation table)
 	return true;
 }
 
-/* Does an INSERT do nothing to this table but what is done here? */
-static bool
+/* Does a statement do nothing to this table but what is done here? */
+static void
 read_table(KnownTable *known, Relation table, const IdemTable *expected, const IdemHouse *house)
 {
-	TupleConstr *constraints = RelationGetDescr(table)->constr;
-
-	return table->rd_rel->relkind == RELKIND_RELATION &&
+	known->plain = known->changeable = table->rd_rel->relkind == RELKIND_RELATION &&
 		table->rd_rules == NULL &&
-		(constraints == NULL || constraints->num_check == 0) &&
 		read_columns(known, table, expected) &&
-		read_triggers(known, table, house) &&
+		read_checks(known, table) &&
 		read_indexes(known, table);
+	if (known->plain)
+		read_triggers(known, table, house);
 }
 
 
@@ -329,7 +324,7 @@ learn_table(Relation table, const IdemTable *expected, const IdemHouse *house)
 
 	known->oid = RelationGetRelid(table);
 	known->context = context;
-	known->plain = read_table(known, table, expected, house);
+	read_table(known, table, expected, house);
 	MemoryContextSwitchTo(old);
 
 	sweep_tables();
@@ -358,8 +353,9 @@ table_oid(const IdemHouse *house, const char *name)
  * Open a table.  Its lock stays, as after any INSERT; getting it may tell that
  * what is known of the table does not hold any more.
  */
-static void
-open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, const char *name)
+void
+direct_open(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
+			const char *name)
 {
 	Oid			oid = table_oid(house, name);
 	TableEntry *entry = hash_search(tables, &oid, HASH_FIND, NULL);
@@ -376,8 +372,8 @@ open_table(OpenTable *open, const IdemHouse *house, const IdemTable *expected, c
 	open->known = learn_table(open->table, expected, house);
 }
 
-static void
-close_table(OpenTable *open)
+void
+direct_close(OpenTable *open)
 {
 	table_close(open->table, NoLock);
 }
@@ -399,42 +395,69 @@ takes_row(const OpenTable *open, const NullableDatum *row)
 
 /* ---------- insert ---------- */
 
-/* Put the row into a slot; raises what a domain raises */
-static void
-fill_slot(OpenTable *open, const NullableDatum *row)
+void
+direct_check_domains(const OpenTable *open, const Datum *values, const bool *nulls)
 {
 	KnownTable *known = open->known;
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(open->table), &TTSOpsVirtual);
 
 	for (int i = 0; i < known->ndomains; i++)
 	{
 		KnownDomain *domain = &known->domains[i];
 
-		domain_check(row[domain->column].value, row[domain->column].isnull, domain->type,
+		domain_check(values[domain->column], nulls[domain->column], domain->type,
 					 &domain->compiled, known->context);
 	}
+}
+
+/* Is an expression true of the row, or, if that will do, unknown? */
+static bool
+is_true(const OpenTable *open, ExprState *expression, bool or_unknown)
+{
+	ExprContext *context = open->known->expressions;
+	bool		result;
+
+	context->ecxt_scantuple = open->slot;
+	result = or_unknown ? ExecCheck(expression, context) : ExecQual(expression, context);
+	context->ecxt_scantuple = NULL;
+	ResetExprContext(context);
+	return result;
+}
+
+bool
+direct_passes(const OpenTable *open)
+{
+	for (int i = 0; i < open->known->nchecks; i++)
+	{
+		if (!is_true(open, open->known->checks[i], true))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Put the row into a slot; raises what a domain raises.  false: a check does not
+ * hold, which is the statement's to say.
+ */
+static bool
+fill_slot(OpenTable *open, const NullableDatum *row)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(open->table), &TTSOpsVirtual);
+
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
 	{
 		slot->tts_values[i] = row[i].value;
 		slot->tts_isnull[i] = row[i].isnull;
 	}
+	direct_check_domains(open, slot->tts_values, slot->tts_isnull);
 	open->slot = ExecStoreVirtualTuple(slot);
+	return direct_passes(open);
 }
 
 /* Does the row belong into an index? */
 static bool
 index_has(const OpenTable *open, const KnownIndex *entry)
 {
-	ExprContext *context = open->known->predicates;
-	bool		has;
-
-	if (entry->predicate == NULL)
-		return true;
-	context->ecxt_scantuple = open->slot;
-	has = ExecQual(entry->predicate, context);
-	context->ecxt_scantuple = NULL;
-	ResetExprContext(context);
-	return has;
+	return entry->predicate == NULL || is_true(open, entry->predicate, false);
 }
 
 /*
@@ -466,9 +489,8 @@ insert_into_index(const OpenTable *open, const KnownIndex *entry, IndexUniqueChe
 	return satisfied;
 }
 
-/* Into all of them; false: it was stopped by a key that is there, or may be */
-static bool
-insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
+bool
+direct_insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
 {
 	for (int i = 0; i < open->known->nindexes; i++)
 	{
@@ -483,54 +505,93 @@ static bool
 insert_or_take_back(const OpenTable *open)
 {
 	table_tuple_insert(open->table, open->slot, GetCurrentCommandId(true), 0, NULL);
-	if (insert_into_indexes(open, UNIQUE_CHECK_PARTIAL))
+	if (direct_insert_into_indexes(open, UNIQUE_CHECK_PARTIAL))
 		return true;
 	CommandCounterIncrement();
 	simple_table_tuple_delete(open->table, &open->slot->tts_tid, GetActiveSnapshot());
 	return false;
 }
 
-/* Call the guard as the executor would, after the row is in */
-static void
-fire_guard(OpenTable *open)
+HeapTuple
+direct_fire(const OpenTable *open, const KnownGuard *guard, TriggerData *data)
 {
 	LOCAL_FCINFO(fcinfo, 0);
-	TriggerData data = {0};
 
-	if (open->known->guard == NULL)
+	data->type = T_TriggerData;
+	data->tg_event |= TRIGGER_EVENT_ROW;
+	data->tg_relation = open->table;
+	data->tg_trigger = guard->trigger;
+	InitFunctionCallInfoData(*fcinfo, unconstify(FmgrInfo *, &guard->function), 0, InvalidOid,
+							 (Node *) data, NULL);
+	return (HeapTuple) DatumGetPointer(FunctionCallInvoke(fcinfo));
+}
+
+/* Call the guard after the row is in */
+static void
+fire_after_insert(OpenTable *open)
+{
+	TriggerData data = {
+		.tg_event = TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER,
+		.tg_trigslot = open->slot,
+	};
+
+	if (open->known->after_insert.trigger == NULL)
 		return;
-	data.type = T_TriggerData;
-	data.tg_event = TRIGGER_EVENT_INSERT | TRIGGER_EVENT_ROW | TRIGGER_EVENT_AFTER;
-	data.tg_relation = open->table;
-	data.tg_trigger = open->known->guard;
-	data.tg_trigslot = open->slot;
 	data.tg_trigtuple = ExecCopySlotHeapTuple(open->slot);
-	InitFunctionCallInfoData(*fcinfo, &open->known->guard_function, 0, InvalidOid,
-							 (Node *) &data, NULL);
-	(void) FunctionCallInvoke(fcinfo);
+	(void) direct_fire(open, &open->known->after_insert, &data);
+}
+
+/* Open a table for a row; false: it must go through the statement, and nothing is open */
+static bool
+open_for_row(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
+			 const char *name, const NullableDatum *row)
+{
+	direct_open(open, house, expected, name);
+	if (takes_row(open, row))
+	{
+		if (fill_slot(open, row))
+			return true;
+		ExecDropSingleTupleTableSlot(open->slot);
+	}
+	direct_close(open);
+	return false;
+}
+
+static void
+close_after_row(OpenTable *open)
+{
+	ExecDropSingleTupleTableSlot(open->slot);
+	direct_close(open);
 }
 
 bool
-idem_insert(IdemCall *call, IdemTable *table, const NullableDatum *row)
+idem_insert_at(IdemCall *call, IdemTable *table, const NullableDatum *row, ItemPointer tid)
 {
 	OpenTable	open;
 	bool		inserted;
 
 	PreventCommandIfReadOnly(NameStr(call->function->name));
-	open_table(&open, call->house, table, table->table);
-	if (!takes_row(&open, row))
+	if (!open_for_row(&open, call->house, table, table->table, row))
 	{
-		close_table(&open);
-		return idem_run(call, &table->insert, row) == 1;
+		inserted = idem_run(call, &table->insert, row) == 1;
+		if (inserted && tid != NULL)
+			*tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
+		return inserted;
 	}
-	fill_slot(&open, row);
 	inserted = insert_or_take_back(&open);
 	if (inserted)
-		fire_guard(&open);
-	ExecDropSingleTupleTableSlot(open.slot);
-	close_table(&open);
+		fire_after_insert(&open);
+	if (tid != NULL)
+		*tid = open.slot->tts_tid;
+	close_after_row(&open);
 	CommandCounterIncrement();
 	return inserted;
+}
+
+bool
+idem_insert(IdemCall *call, IdemTable *table, const NullableDatum *row)
+{
+	return idem_insert_at(call, table, row, NULL);
 }
 
 /* Append by the statement, with all that the table asks for */
@@ -555,18 +616,14 @@ idem_append_to(FunctionCallInfo fcinfo, IdemTable *table, const char *name,
 {
 	OpenTable	open;
 
-	open_table(&open, idem_house(fcinfo->flinfo->fn_oid), table, name);
-	if (!takes_row(&open, row))
+	if (!open_for_row(&open, idem_house(fcinfo->flinfo->fn_oid), table, name, row))
 	{
-		close_table(&open);
 		append_by_statement(fcinfo, table, row);
 		return;
 	}
-	fill_slot(&open, row);
 	table_tuple_insert(open.table, open.slot, GetCurrentCommandId(true), 0, NULL);
-	(void) insert_into_indexes(&open, UNIQUE_CHECK_YES);
-	ExecDropSingleTupleTableSlot(open.slot);
-	close_table(&open);
+	(void) direct_insert_into_indexes(&open, UNIQUE_CHECK_YES);
+	close_after_row(&open);
 }
 
 /*

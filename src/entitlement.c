@@ -24,6 +24,7 @@
  *-------------------------------------------------------------------------
  */
 #include "campaign.h"
+#include "direct.h"
 #include "entitlement.h"
 #include "receipt.h"
 
@@ -47,13 +48,16 @@ const char *const entitlement_status_names[] = {"granted", "partly_revoked", "re
 
 static const char *const on_refund_names[] = {"proportional", "full", "none"};
 
-static IdemQuery insert_entitlement = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_entitlement (tenant_id, grant_key, user_id, benefit, quantity,"
-	" withheld, status, payment_no, receipt_no, order_id, purchase_no, campaign, on_refund, free, granted_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, 'granted', $7, $8, $9, $10, $11, $12, $13, $14)"
-	" ON CONFLICT DO NOTHING",
-	TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT4OID,
-	TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID);
+static IdemTable entitlements = {
+	"idem_entitlement", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_entitlement (tenant_id, grant_key, user_id, benefit,"
+			   " quantity, withheld, revoked, status, version, payment_no, receipt_no, order_id,"
+			   " purchase_no, campaign, on_refund, free, granted_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+			   " ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, INT4OID,
+			   TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID)
+};
 
 /* Columns of the result */
 enum
@@ -142,13 +146,16 @@ entitlement_due(const Entitlement *entitlement, int64 refunded, int64 paid)
 static bool
 insert(IdemCall *call, const Entitlement *entitlement)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(entitlement->grant_key),
 		IDEM_VALUE(entitlement->user_id),
 		IDEM_VALUE(entitlement->benefit),
 		IDEM_VALUE(Int64GetDatum(entitlement->quantity)),
 		IDEM_VALUE(Int64GetDatum(entitlement->withheld)),
+		IDEM_VALUE(Int64GetDatum(entitlement->revoked)),
+		IDEM_TEXT(entitlement_status_names[entitlement->status]),
+		IDEM_VALUE(Int32GetDatum(1)),	/* version */
 		entitlement->payment_no,
 		entitlement->receipt_no,
 		entitlement->order_id,
@@ -159,7 +166,7 @@ insert(IdemCall *call, const Entitlement *entitlement)
 		IDEM_VALUE(TimestampTzGetDatum(entitlement->granted_at))
 	};
 
-	return idem_run(call, &insert_entitlement, args) == 1;
+	return idem_insert(call, &entitlements, row);
 }
 
 

@@ -8,6 +8,7 @@
 #include "direct.h"
 #include "hook.h"
 #include "idem.h"
+#include "line.h"
 #include "log.h"
 #include "machine.h"
 #include "move.h"
@@ -134,6 +135,7 @@ _PG_init(void)
 	idem_init_machine();
 	idem_init_relation();
 	idem_init_direct();
+	idem_init_line();
 	idem_init_log();
 	idem_init_move();
 	idem_init_hook();

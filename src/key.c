@@ -181,17 +181,10 @@ next_ticks(Oid sequence, int64 n)
 void
 idem_make_nos(IdemCall *call, int count, Datum *numbers)
 {
-	Oid			sequence = relation_oid(call->house, NUMBER_SEQUENCE);
+	Oid			sequence = relation_demand(call->house, "sequence", NUMBER_SEQUENCE);
 	int64		tick;
 
 	PreventCommandIfReadOnly("idem_next_no()");
-	if (!OidIsValid(sequence))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("sequence \"%s\" does not exist in schema %s",
-						NUMBER_SEQUENCE, call->house->schema),
-				 errdetail("It belongs to the extension idem.")));
-
 	tick = count > 0 ? next_ticks(sequence, count) : 0;
 	for (int i = 0; i < count; i++)
 	{

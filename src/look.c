@@ -25,12 +25,14 @@
  */
 #include "look.h"
 
+#include "line.h"
 #include "relation.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/relscan.h"
+#include "access/subtrans.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -130,18 +132,48 @@ fill_scan_keys(Relation index, const Datum *keys, int nkeys, ScanKey scan_keys)
 	}
 }
 
+/* What a key is called in the line for its row (line.c) */
+static uint64
+hash_keys(Relation index, const Datum *keys, int nkeys)
+{
+	uint64		hash = RelationGetRelid(index);
+
+	for (int i = 0; i < nkeys; i++)
+	{
+		Oid			type = index->rd_opcintype[i];
+		struct varlena *bytes;
+
+		if (type != TEXTOID && type != BYTEAOID)
+		{
+			hash = hash_combine64(hash, (uint64) keys[i]);
+			continue;
+		}
+		bytes = PG_DETOAST_DATUM_PACKED(keys[i]);
+		hash = hash_bytes_extended((unsigned char *) VARDATA_ANY(bytes),
+								   VARSIZE_ANY_EXHDR(bytes), hash);
+	}
+	return hash;
+}
+
+void
+idem_raise_race(const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update"),
+			 errdetail("%s", detail),
+			 errhint("Retry the transaction.")));
+	pg_unreachable();
+}
+
 /* Raise 40001 if the transaction's own snapshot does not see this row */
 void
 idem_demand_visible(Relation table, TupleTableSlot *slot)
 {
 	if (IsolationUsesXactSnapshot() &&
 		!table_tuple_satisfies_snapshot(table, slot, GetTransactionSnapshot()))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update"),
-				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
-						   RelationGetRelationName(table)),
-				 errhint("Retry the transaction.")));
+		idem_raise_race(psprintf("A row of \"%s\" was written after this transaction's snapshot.",
+								 RelationGetRelationName(table)));
 }
 
 /* A copy of the row in the slot, in the call's memory */
@@ -154,6 +186,7 @@ copy_row(IdemCall *call, TupleTableSlot *slot)
 	IdemRow    *row = palloc(sizeof(IdemRow));
 
 	row->tid = slot->tts_tid;
+	row->line = 0;
 	row->own = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 	row->values = palloc(sizeof(Datum) * desc->natts);
 	row->isnull = palloc(sizeof(bool) * desc->natts);
@@ -233,6 +266,7 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	SnapshotData seen;
 	Snapshot	snapshot = &seen;
 	IndexScanDesc desc;
+	uint64		line = sight == IDEM_SIGHT_LATEST ? hash_keys(by, keys, nkeys) : 0;
 
 	InitDirtySnapshot(seen);
 	if (sight == IDEM_SIGHT_FIRST)
@@ -247,11 +281,15 @@ scan(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 	index_rescan(desc, scan_keys, nkeys, NULL, 0);
 	while (next_row(desc, direction, slot, &lost))
 	{
+		IdemRow    *row;
+
 		if (sight == IDEM_SIGHT_DIRTY && note_rival(call, &seen))
 			continue;
 		if (sight == IDEM_SIGHT_LATEST || sight == IDEM_SIGHT_DIRTY)
 			idem_demand_visible(table, slot);
-		rows = lappend(rows, copy_row(call, slot));
+		row = copy_row(call, slot);
+		row->line = line;
+		rows = lappend(rows, row);
 		if (enough != NULL && enough(rows, argument))
 			break;
 	}
@@ -435,17 +473,43 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 			*holder = holder_of(table, &at);
 	}
 	else if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update"),
-				 errdetail("A row of \"%s\" was written after this transaction's snapshot.",
-						   index->table),
-				 errhint("Retry the transaction.")));
+		idem_raise_race(psprintf("A row of \"%s\" was written after this transaction's snapshot.",
+								 index->table));
 
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(table, NoLock);
 	return locked;
+}
+
+/*
+ * Lock a row that was found by its key; who waits for that key is called when
+ * this transaction ends.
+ */
+static LockResult
+lock_found(IdemCall *call, const IdemIndex *index, IdemRow *seen, IdemRow **row)
+{
+	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+	LockResult	result = lock_tid(call, index, &seen->tid, policy, row, NULL);
+
+	if (result == ROW_LOCKED)
+		line_call_for_row(seen->line);
+	return result;
+}
+
+/*
+ * A row is busy: join the line and try once more, then sleep; and where others
+ * come first, not for a little only.  false: a request's time to wait is over.
+ */
+static bool
+wait_for_row(IdemCall *call, const IdemRow *row, Line *line, int *pause_ms)
+{
+	if (line->joined)
+		return idem_pause(call, pause_ms);
+	*line = line_for_row(row->line);
+	if (line_join(line))
+		*pause_ms = LONGEST_PAUSE_MS;
+	return true;
 }
 
 /*
@@ -456,31 +520,26 @@ lock_tid(IdemCall *call, const IdemIndex *index, ItemPointer tid,
 IdemRow *
 idem_lock_row(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys)
 {
-	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
+	Line		line = {.joined = false};
 	int			pause_ms = 1;
-	IdemRow    *row;
+	IdemRow    *seen;
+	IdemRow    *row = NULL;
 
-	for (;;)
+	while ((seen = idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST)) != NULL)
 	{
-		row = idem_look(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
-		if (row == NULL)
-			return NULL;
-		switch (lock_tid(call, index, &row->tid, policy, &row, NULL))
+		LockResult	result = lock_found(call, index, seen, &row);
+
+		if (result == ROW_LOCKED)
+			break;
+		if (result == ROW_BUSY && !wait_for_row(call, seen, &line, &pause_ms))
 		{
-			case ROW_LOCKED:
-				return row;
-			case ROW_GONE:
-				break;
-			case ROW_BUSY:
-				if (!idem_pause(call, &pause_ms))
-				{
-					call->busy = true;
-					return NULL;
-				}
-				break;
+			call->busy = true;
+			break;
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
+	line_leave(&line);
+	return row;
 }
 
 /*
@@ -491,9 +550,7 @@ IdemRow *
 idem_lock_seen(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			   IdemRow *row)
 {
-	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
-
-	if (row->own || lock_tid(call, index, &row->tid, policy, &row, NULL) == ROW_LOCKED)
+	if (row->own || lock_found(call, index, row, &row) == ROW_LOCKED)
 		return row;
 	return idem_lock_row(call, index, keys, nkeys);
 }
@@ -541,9 +598,9 @@ List *
 idem_lock_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nkeys,
 			  int order_by)
 {
-	LockWaitPolicy policy = call->fact ? LockWaitBlock : LockWaitSkip;
 	List	   *seen = idem_look_all(call, index, keys, nkeys, IDEM_SIGHT_LATEST);
 	List	   *locked = NIL;
+	Line		line = {.joined = false};
 	int			pause_ms = 1;
 	ListCell   *cell;
 
@@ -551,21 +608,21 @@ idem_lock_all(IdemCall *call, const IdemIndex *index, const Datum *keys, int nke
 	list_sort(seen, compare_rows);
 	foreach(cell, seen)
 	{
-		ItemPointerData tid = ((IdemRow *) lfirst(cell))->tid;
-		IdemRow    *row;
+		IdemRow    *row = lfirst(cell);
 		LockResult	result;
 
-		while ((result = lock_tid(call, index, &tid, policy, &row, NULL)) == ROW_BUSY)
+		while ((result = lock_found(call, index, lfirst(cell), &row)) == ROW_BUSY)
 		{
-			if (!idem_pause(call, &pause_ms))
-			{
-				call->busy = true;
-				return NIL;
-			}
+			if (wait_for_row(call, row, &line, &pause_ms))
+				continue;
+			call->busy = true;
+			line_leave(&line);
+			return NIL;
 		}
 		if (result == ROW_LOCKED)
 			locked = lappend(locked, row);
 	}
+	line_leave(&line);
 	return locked;
 }
 
@@ -619,6 +676,7 @@ idem_lock_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
 	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
 
 	PreventCommandIfReadOnly(NameStr(call->function->name));
+	line_call_for_transaction();
 	lock_tag(call, &tag);
 }
 
@@ -639,6 +697,7 @@ idem_lock_names(IdemCall *call, IdemNameKind kind, Datum tenant_id,
 	LOCKTAG    *tags = palloc(sizeof(LOCKTAG) * Max(nkeys, 1));
 
 	PreventCommandIfReadOnly(NameStr(call->function->name));
+	line_call_for_transaction();
 	for (int i = 0; i < nkeys; i++)
 		tags[i] = name_tag(call, kind, tenant_id, keys[i]);
 	qsort(tags, nkeys, sizeof(LOCKTAG), compare_tags);
@@ -719,30 +778,40 @@ idem_pause(IdemCall *call, int *pause_ms)
 	return true;
 }
 
+/* Stand in line until a transaction has ended; false: a request's time to wait is over */
+static bool
+outwait(IdemCall *call, TransactionId rival)
+{
+	Line		line;
+	bool		over;
+	int			pause_ms = 1;
+
+	if (!TransactionIdIsInProgress(rival))
+		return true;
+	line = line_for_transaction(SubTransGetTopmostTransaction(rival));
+	(void) line_join(&line);
+	while (!(over = !TransactionIdIsInProgress(rival)) && idem_pause(call, &pause_ms))
+		 /* again */ ;
+	line_leave(&line);
+	return over;
+}
+
 /*
  * Wait until the transaction that a dirty look met has ended.  A fact waits in
- * the lock manager, where a deadlock is found; a request polls, and gets false
- * when its time is over.  No name may be locked.
+ * the lock manager, where a deadlock is found; a request gets false when its
+ * time is over.  No name may be locked.
  */
 bool
 idem_await_rival(IdemCall *call)
 {
 	TransactionId rival = call->rival;
-	int			pause_ms = 1;
 
 	Assert(call->nnames == 0);
 	call->rival = InvalidTransactionId;
-	if (call->fact)
-	{
-		XactLockTableWait(rival, NULL, NULL, XLTW_None);
-		call->now = GetCurrentTimestamp();
-		return true;
-	}
-	while (TransactionIdIsInProgress(rival))
-	{
-		if (!idem_pause(call, &pause_ms))
-			return false;
-	}
+	if (!call->fact)
+		return outwait(call, rival);
+	XactLockTableWait(rival, NULL, NULL, XLTW_None);
+	call->now = GetCurrentTimestamp();
 	return true;
 }
 

@@ -23,6 +23,7 @@ typedef struct IdemIndex
 typedef struct IdemRow
 {
 	ItemPointerData tid;
+	uint64		line;			/* where one waits for it; 0: it was not found to be locked */
 	bool		own;			/* written by this very transaction */
 	Datum	   *values;			/* by attribute number - 1 */
 	bool	   *isnull;
@@ -97,7 +98,10 @@ extern List *idem_look_back(IdemCall *call, const IdemIndex *index,
 extern void idem_hold_moment(IdemCall *call);
 extern void idem_let_moment_go(IdemCall *call);
 
-/* Raise 40001 if the transaction's own snapshot does not see the row in the slot */
+/* Raise 40001: another transaction was faster, as a whole sentence says */
+pg_noreturn extern void idem_raise_race(const char *detail);
+
+/* The same if the transaction's own snapshot does not see the row in the slot */
 extern void idem_demand_visible(Relation table, TupleTableSlot *slot);
 
 extern IdemRow *idem_lock_row(IdemCall *call, const IdemIndex *index,

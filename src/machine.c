@@ -25,6 +25,7 @@
 #include "attachment.h"
 #include "look.h"
 #include "machine.h"
+#include "relation.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -276,15 +277,7 @@ enter_rules(const IdemHouse *house)
 	Rules	   *rules;
 
 	for (int i = 0; i < RULE_TABLES; i++)
-	{
-		tables[i] = get_relname_relid(rule_table_names[i], house->nspoid);
-		if (!OidIsValid(tables[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("table \"%s\" does not exist in schema %s",
-							rule_table_names[i], house->schema),
-					 errdetail("It belongs to the extension idem.")));
-	}
+		tables[i] = relation_demand(house, "table", rule_table_names[i]);
 	rules = hash_search(rules_of_houses, &house->nspoid, HASH_ENTER, NULL);
 	memcpy(rules->tables, tables, sizeof(tables));
 	rules->epoch = 0;

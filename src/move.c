@@ -170,12 +170,8 @@ demand_unchanged(Request *request)
 		(!found || (seen.version == request->row.version &&
 					idem_same_nullable(seen.state, request->row.state))))
 		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not serialize access due to concurrent update"),
-			 errdetail("The row of table %s was written after this transaction's snapshot.",
-					   request->table->relation),
-			 errhint("Retry the transaction.")));
+	idem_raise_race(psprintf("The row of table %s was written after this transaction's snapshot.",
+							 request->table->relation));
 }
 
 /* See the row as it is committed, and what this transaction has done to it */

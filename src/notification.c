@@ -7,7 +7,7 @@
  * two memories:
  *
  * 1. By id.  The row of a notification is inserted before anything is done;
- *	  whoever brings the same at the same time waits for it in the unique index.
+ *	  whoever brings the same at the same time meets it and waits for its end.
  *	  What was done once is not done again: a repetition adds to its hits.  This
  *	  is what keeps a refund that names no number from being counted twice, and
  *	  an old failure from hitting a refund that was sent again since.
@@ -25,9 +25,12 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "direct.h"
 #include "key.h"
 #include "notification.h"
+#include "receipt.h"
 
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/fmgrprotos.h"
@@ -43,6 +46,7 @@ enum
 };
 
 /* tenant_id, channel, account, notify_id */
+#define ID_KEYS 4
 static const IdemIndex notification_by_id = {
 	"idem_notification", "idem_notification_pkey", NATTS
 };
@@ -52,23 +56,34 @@ static const IdemIndex notification_by_fact = {
 	"idem_notification", "idem_notification_fact", NATTS
 };
 
-static IdemQuery insert_notification = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_notification (tenant_id, channel, account, notify_id,"
-	" payment_no, trade_no, kind, biz_no, event, amount, currency, refund_amount,"
-	" refund_currency, channel_refund_no, occurred_at, payload, digest, problem, outcome,"
-	" ack, received_at, last_hit_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-	" $18, $19, $20, $21, $21)"
-	" ON CONFLICT DO NOTHING RETURNING ctid",
-	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID,
-	TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, BYTEAOID, TEXTOID, TEXTOID,
-	BOOLOID, TIMESTAMPTZOID);
+static IdemTable notifications = {
+	"idem_notification", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_notification (tenant_id, channel, account, notify_id,"
+			   " payment_no, trade_no, kind, biz_no, event, amount, currency, refund_amount,"
+			   " refund_currency, channel_refund_no, occurred_at, payload, digest, problem, outcome,"
+			   " ack, hits, routed_to, received_at, last_hit_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
+			   " $18, $19, $20, $21, $22, $23, $24)"
+			   " ON CONFLICT DO NOTHING RETURNING ctid",
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+			   INT8OID, TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, BYTEAOID,
+			   TEXTOID, TEXTOID, BOOLOID, INT8OID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID)
+};
 
 /* TID scans: nothing can lead them astray */
-static IdemQuery store_notification = IDEM_QUERY(
-	"UPDATE @schema@.idem_notification SET kind = $2, outcome = $3, ack = $4, hits = $5,"
-	" last_hit_at = $6 WHERE ctid = $1",
-	TIDOID, TEXTOID, TEXTOID, BOOLOID, INT8OID, TIMESTAMPTZOID);
+static IdemChange store_notification = {
+	&notifications, {KIND, OUTCOME, ACK, HITS, LAST_HIT_AT},
+	IDEM_QUERY("UPDATE @schema@.idem_notification SET kind = $2, outcome = $3, ack = $4, hits = $5,"
+			   " last_hit_at = $6 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, TEXTOID, BOOLOID, INT8OID, TIMESTAMPTZOID)
+};
+
+static IdemChange count_hit = {
+	&notifications, {IDEM_ADDS(HITS), LAST_HIT_AT},
+	IDEM_QUERY("UPDATE @schema@.idem_notification SET hits = hits + $2, last_hit_at = $3"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID, TIMESTAMPTZOID)
+};
 
 static IdemQuery route_notification = IDEM_QUERY(
 	"UPDATE @schema@.idem_notification SET routed_to = $2 WHERE ctid = $1",
@@ -250,7 +265,7 @@ kind_name(FactKind kind)
 static bool
 insert(IdemCall *call, const Notification *said, Datum digest, Record *record)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(said->channel),
 		not_null(said->account),
@@ -271,20 +286,25 @@ insert(IdemCall *call, const Notification *said, Datum digest, Record *record)
 		said->problem == NULL ? IDEM_NULL : IDEM_TEXT(said->problem),
 		IDEM_TEXT(record->outcome),
 		IDEM_VALUE(BoolGetDatum(record->ack)),
+		IDEM_VALUE(Int64GetDatum(record->hits)),
+		IDEM_NULL,				/* routed_to */
+		IDEM_VALUE(TimestampTzGetDatum(call->now)),
 		IDEM_VALUE(TimestampTzGetDatum(call->now))
 	};
 
-	if (idem_run(call, &insert_notification, args) != 1)
-		return false;
-	record->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
-	return true;
+	return idem_insert_at(call, &notifications, row, &record->tid);
+}
+
+pg_noreturn static void
+lost_row(void)
+{
+	elog(ERROR, "locked notification could not be updated");
 }
 
 static void
-store(IdemCall *call, const Record *record)
+store(IdemCall *call, Record *record)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&record->tid)),
+	NullableDatum values[] = {
 		IDEM_TEXT(record->kind),
 		IDEM_TEXT(record->outcome),
 		IDEM_VALUE(BoolGetDatum(record->ack)),
@@ -292,8 +312,17 @@ store(IdemCall *call, const Record *record)
 		IDEM_VALUE(TimestampTzGetDatum(call->now))
 	};
 
-	if (idem_run(call, &store_notification, args) != 1)
-		elog(ERROR, "locked notification could not be updated");
+	if (!idem_change(call, &store_notification, &record->tid, values))
+		lost_row();
+}
+
+static FactKind
+kind_of_row(const IdemRow *row)
+{
+	Datum		kind = IDEM_COLUMN(row, KIND);
+
+	return receipt_is_empty(kind) ? FACT_UNMAPPED :
+		(FactKind) idem_word_index(kind, fact_kind_names, FACT_UNMAPPED);
 }
 
 static Record
@@ -308,25 +337,61 @@ record_of_row(const IdemRow *row)
 	};
 }
 
+/* The key that its row is found by */
+static void
+key_of(IdemCall *call, const Notification *said, Datum *keys)
+{
+	keys[0] = call->tenant_id;
+	keys[1] = said->channel;
+	keys[2] = not_null(said->account).value;
+	keys[3] = said->notify_id.value;
+}
+
+static IdemRow *
+look(IdemCall *call, const Notification *said)
+{
+	Datum		keys[ID_KEYS];
+
+	key_of(call, said, keys);
+	return idem_look(call, &notification_by_id, keys, lengthof(keys), IDEM_SIGHT_LATEST);
+}
+
 /*
  * The row of a notification that came before, locked; NULL: it is new, and
- * its row is inserted.  Waits for whoever brings the same at this moment.
+ * its row is inserted.  Waits for whoever brings the same at this moment, or
+ * is at work on what it says.
  */
 static IdemRow *
-claim(IdemCall *call, const Notification *said, Datum digest, Record *record)
+claim(IdemCall *call, const Notification *said, Datum digest, bool is_known, Record *record)
 {
-	Datum		keys[] = {
-		call->tenant_id, said->channel, not_null(said->account).value, said->notify_id.value
-	};
+	Datum		keys[ID_KEYS];
 
+	key_of(call, said, keys);
 	for (;;)
 	{
-		IdemRow    *row = idem_lock_row(call, &notification_by_id, keys, lengthof(keys));
+		IdemRow    *row;
 
-		if (row != NULL || insert(call, said, digest, record))
+		if (!is_known && insert(call, said, digest, record))
+			return NULL;
+		row = idem_lock_row(call, &notification_by_id, keys, lengthof(keys));
+		if (row != NULL)
 			return row;
+		is_known = false;
+		(void) idem_look(call, &notification_by_id, keys, lengthof(keys), IDEM_SIGHT_DIRTY);
+		if (TransactionIdIsValid(call->rival))
+			(void) idem_await_rival(call);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/* Add to the hits of a row; false: somebody else has changed it since it was seen */
+static bool
+count(IdemCall *call, IdemRow *row)
+{
+	return idem_change(call, &count_hit, &row->tid, (NullableDatum[]) {
+		IDEM_VALUE(Int64GetDatum(1)),
+		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	});
 }
 
 
@@ -341,6 +406,13 @@ is_open_question(const IdemRow *row)
 	return IDEM_NULLABLE(row, ROUTED_TO).isnull &&
 		(idem_text_is(outcome, "orphan") || idem_text_is(outcome, "rejected") ||
 		 idem_text_is(outcome, "ignored"));
+}
+
+/* Does a row say the same? */
+static bool
+says_the_same(const IdemRow *row, Datum digest)
+{
+	return DatumGetBool(DirectFunctionCall2(byteaeq, IDEM_COLUMN(row, DIGEST), digest));
 }
 
 /* Has this fact belonged to nobody for so long that it need not come again? */
@@ -383,14 +455,31 @@ judge(IdemCall *call, const Notification *said, const ChannelEvent *event, Recor
 	store(call, record);
 }
 
+/* A repetition says what it said the first time, whatever that means by now */
 static void
-answer_repeated(IdemCall *call, const Notification *said, const ChannelEvent *event,
-				const Record *record, NotificationAnswer *answer)
+answer_repeated(IdemCall *call, const Notification *said, const IdemRow *row,
+				NotificationAnswer *answer)
 {
-	store(call, record);
-	notification_recall(call, said, event, answer);
+	ChannelEvent event = {kind_of_row(row), false, false};
+
+	notification_recall(call, said, &event, answer);
 	answer->outcome = "duplicate";
 	answer->ack = true;
+}
+
+/*
+ * One that came before and is settled is counted and answered without a lock:
+ * what makes it a repetition does not change any more.  false: it is not, or
+ * somebody else was faster.
+ */
+static bool
+recognize(IdemCall *call, const Notification *said, Datum digest, IdemRow *row,
+		  NotificationAnswer *answer)
+{
+	if (row == NULL || !says_the_same(row, digest) || is_open_question(row) || !count(call, row))
+		return false;
+	answer_repeated(call, said, row, answer);
+	return true;
 }
 
 static void
@@ -422,26 +511,37 @@ notification_of_nothing(void)
 	};
 }
 
-void
-notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
+/* What its event means */
+static ChannelEvent
+event_of(IdemCall *call, const Notification *said)
 {
-	Datum		digest = normalize(said);
 	bool		has_refund = !said->refund_amount.isnull &&
 		DatumGetInt64(said->refund_amount.value) != 0;
-	ChannelEvent event = {FACT_UNMAPPED, false, false};
+
+	if (said->event.isnull)
+		return (ChannelEvent) {FACT_UNMAPPED, false, false};
+	return channel_event(call, said->channel, said->event.value, has_refund);
+}
+
+static void
+receive(IdemCall *call, Notification *said, NotificationAnswer *answer)
+{
+	Datum		digest = normalize(said);
+	IdemRow    *row = look(call, said);
+	ChannelEvent event;
 	Record		record;
-	IdemRow    *row;
 
 	memset(answer, 0, sizeof(NotificationAnswer));
 	answer->payment_no = answer->receipt_no = answer->refund_no = IDEM_NULL;
-	if (!said->event.isnull)
-		event = channel_event(call, said->channel, said->event.value, has_refund);
+	if (recognize(call, said, digest, row, answer))
+		return;
 
+	event = event_of(call, said);
 	record.kind = kind_name(event.kind);
 	record.outcome = notification_expected(said, event.kind);
 	record.ack = true;
 	record.hits = 1;
-	row = claim(call, said, digest, &record);
+	row = claim(call, said, digest, row != NULL, &record);
 	if (row == NULL)
 	{
 		judge(call, said, &event, &record, true, answer);
@@ -450,12 +550,14 @@ notification_receive(IdemCall *call, Notification *said, NotificationAnswer *ans
 
 	record = record_of_row(row);
 	record.hits++;
-	if (!DatumGetBool(DirectFunctionCall2(byteaeq, IDEM_COLUMN(row, DIGEST), digest)))
+	if (!says_the_same(row, digest))
 		answer_tampered(call, said, answer);
 	else if (is_open_question(row))
 		judge(call, said, &event, &record, false, answer);
+	else if (count(call, row))
+		answer_repeated(call, said, row, answer);
 	else
-		answer_repeated(call, said, &event, &record, answer);
+		lost_row();
 }
 
 
@@ -474,15 +576,19 @@ enum
 	OUT_ACK = 1, OUT_STATUS, OUT_PAYMENT_NO, OUT_RECEIPT_NO, OUT_REFUND_NO
 };
 
-void
-notification_put_answer(IdemCall *call, const NotificationAnswer *answer)
+Datum
+notification_leave(IdemCall *call, Notification *said)
 {
-	idem_put(call, OUT_ACK, BoolGetDatum(answer->ack));
-	if (answer->status != NULL)
-		idem_put_text(call, OUT_STATUS, answer->status);
-	idem_put_nullable(call, OUT_PAYMENT_NO, answer->payment_no);
-	idem_put_nullable(call, OUT_RECEIPT_NO, answer->receipt_no);
-	idem_put_nullable(call, OUT_REFUND_NO, answer->refund_no);
+	NotificationAnswer answer;
+
+	receive(call, said, &answer);
+	idem_put(call, OUT_ACK, BoolGetDatum(answer.ack));
+	if (answer.status != NULL)
+		idem_put_text(call, OUT_STATUS, answer.status);
+	idem_put_nullable(call, OUT_PAYMENT_NO, answer.payment_no);
+	idem_put_nullable(call, OUT_RECEIPT_NO, answer.receipt_no);
+	idem_put_nullable(call, OUT_REFUND_NO, answer.refund_no);
+	return idem_leave(call, answer.outcome);
 }
 
 /*
@@ -515,11 +621,8 @@ idem_receive_notification(PG_FUNCTION_ARGS)
 		.channel_refund_no = idem_arg(call, ARG_CHANNEL_REFUND_NO),
 		.refund_currency = idem_arg(call, ARG_REFUND_CURRENCY)
 	};
-	NotificationAnswer answer;
 
-	notification_receive(call, &said, &answer);
-	notification_put_answer(call, &answer);
-	return idem_leave(call, answer.outcome);
+	return notification_leave(call, &said);
 }
 
 
@@ -550,7 +653,7 @@ note_route(IdemCall *call, const Notification *said, IdemRow *row, Datum tenant_
 	};
 
 	if (idem_run(call, &route_notification, args) != 1)
-		elog(ERROR, "locked notification could not be updated");
+		lost_row();
 	call->tenant_id = CStringGetTextDatum(UNROUTED_TENANT);
 	anomaly_resolve(call, "unrouted", "notification", notification_key(said), "reroute",
 					IDEM_NULL);
@@ -627,7 +730,6 @@ idem_reroute_notification(PG_FUNCTION_ARGS)
 	Notification asked = notification_of_nothing();
 	Datum		tenant_id = idem_arg_key(call, 3);
 	Notification said;
-	NotificationAnswer answer;
 	NullableDatum routed_to;
 	IdemRow    *row;
 
@@ -647,7 +749,5 @@ idem_reroute_notification(PG_FUNCTION_ARGS)
 	if (routed_to.isnull)
 		note_route(call, &said, row, tenant_id);
 	call->tenant_id = tenant_id;
-	notification_receive(call, &said, &answer);
-	notification_put_answer(call, &answer);
-	return idem_leave(call, answer.outcome);
+	return notification_leave(call, &said);
 }

@@ -44,10 +44,8 @@ typedef struct NotificationAnswer
 /* One that says nothing yet */
 extern Notification notification_of_nothing(void);
 
-extern void notification_receive(IdemCall *call, Notification *said, NotificationAnswer *answer);
-
-/* Put an answer into the call's row, but its outcome */
-extern void notification_put_answer(IdemCall *call, const NotificationAnswer *answer);
+/* Receive it, and leave the call with what is to be answered */
+extern Datum notification_leave(IdemCall *call, Notification *said);
 
 /*
  * What was recorded as unroutable has found its tenant: note it.  Does nothing

@@ -31,13 +31,6 @@ const char *const payment_status_names[] = {
 	"pending", "closing", "review", "paid", "paid_late", "failed", "closed"
 };
 
-/* TID scan: nothing can lead it astray */
-static IdemQuery store_payment = IDEM_QUERY(
-	"UPDATE @schema@.idem_payment SET status = $2, channel = $3, account = $4,"
-	" channel_data = $5, submitted_at = $6, next_check_at = $7, version = version + 1"
-	" WHERE ctid = $1 RETURNING ctid",
-	TIDOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
-
 /* Three unique rules can be hit, so no conflict target is named */
 static IdemTable payments = {
 	"idem_payment", NATTS,
@@ -49,6 +42,16 @@ static IdemTable payments = {
 			   TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, INT4OID, TEXTOID,
 			   BOOLOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
 			   TIMESTAMPTZOID, TIMESTAMPTZOID)
+};
+
+/* TID scan: nothing can lead it astray */
+static IdemChange store_payment = {
+	&payments, {STATUS, CHANNEL, ACCOUNT, CHANNEL_DATA, SUBMITTED_AT, NEXT_CHECK_AT, IDEM_ADDS(VERSION)},
+	IDEM_QUERY("UPDATE @schema@.idem_payment SET status = $2, channel = $3, account = $4,"
+			   " channel_data = $5, submitted_at = $6, next_check_at = $7,"
+			   " version = version + $8"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID)
 };
 
 /* The payment in a row; NULL for no row */
@@ -174,20 +177,19 @@ payment_not_found(Datum payment_no)
 void
 payment_store(IdemCall *call, Payment *payment)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&payment->tid)),
+	NullableDatum values[] = {
 		IDEM_TEXT(payment_status_names[payment->status]),
 		payment->channel,
 		payment->account,
 		payment->channel_data,
 		payment->submitted_at,
-		payment->next_check_at
+		payment->next_check_at,
+		IDEM_VALUE(Int32GetDatum(1))
 	};
 
-	if (idem_run(call, &store_payment, args) != 1)
+	if (!idem_change(call, &store_payment, &payment->tid, values))
 		elog(ERROR, "locked payment \"%s\" could not be updated",
 			 TextDatumGetCString(payment->payment_no));
-	payment->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
 	payment->version++;
 }
 

@@ -102,6 +102,19 @@ payment_leave(IdemCall *call, const Payment *payment, const char *outcome)
 }
 
 
+/*
+ * The payment that the first two arguments name, with a reason, as above, and
+ * what its status alone decides; NULL: nothing.
+ */
+static const char *
+judge_named(IdemCall *call, StatusOutcomes outcomes, Payment **payment)
+{
+	idem_because(call, idem_arg(call, 2));
+	*payment = find_payment(call, idem_arg_key(call, 1), outcomes);
+	return *payment == NULL ? "in_progress" : outcomes[(*payment)->status];
+}
+
+
 /* ---------- begin ---------- */
 
 static StatusOutcomes begin_outcomes = {
@@ -126,16 +139,9 @@ Datum
 idem_begin_close(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Datum		payment_no = idem_arg_key(call, 1);
 	Payment    *payment;
-	const char *outcome;
+	const char *outcome = judge_named(call, begin_outcomes, &payment);
 
-	idem_because(call, idem_arg(call, 2));
-	payment = find_payment(call, payment_no, begin_outcomes);
-	if (payment == NULL)
-		return idem_leave(call, "in_progress");
-
-	outcome = begin_outcomes[payment->status];
 	if (outcome == NULL)
 	{
 		payment_begin_closing(call, payment);
@@ -410,16 +416,9 @@ Datum
 idem_close_payment(PG_FUNCTION_ARGS)
 {
 	IdemCall   *call = idem_enter(fcinfo);
-	Datum		payment_no = idem_arg_key(call, 1);
 	Payment    *payment;
-	const char *outcome;
+	const char *outcome = judge_named(call, close_outcomes, &payment);
 
-	idem_because(call, idem_arg(call, 2));
-	payment = find_payment(call, payment_no, close_outcomes);
-	if (payment == NULL)
-		return idem_leave(call, "in_progress");
-
-	outcome = close_outcomes[payment->status];
 	if (outcome == NULL && !payment->submitted_at.isnull)
 		outcome = "refused";
 	if (outcome == NULL)

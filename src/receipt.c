@@ -19,6 +19,7 @@
  *-------------------------------------------------------------------------
  */
 #include "anomaly.h"
+#include "direct.h"
 #include "key.h"
 #include "receipt.h"
 
@@ -54,37 +55,48 @@ const char *const receipt_disposition_names[] = {
 };
 
 /* Three unique rules can be hit, so no conflict target is named */
-static IdemQuery insert_receipt = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_receipt (tenant_id, receipt_no, payment_no, order_id,"
-	" purchase_no, channel, account, trade_no, reported_payment_no, amount, currency,"
-	" disposition, paid_at, created_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-	" ON CONFLICT DO NOTHING RETURNING ctid",
-	TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-	INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+static IdemTable receipts = {
+	"idem_receipt", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_receipt (tenant_id, receipt_no, payment_no, order_id,"
+			   " purchase_no, channel, account, trade_no, reported_payment_no, amount, currency,"
+			   " disposition, refund_reserved, refunded, disputed, excess, paid_at, created_at,"
+			   " refund_told, refund_told_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+			   " $17, $18, $19, $20) ON CONFLICT DO NOTHING RETURNING ctid",
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
+			   INT8OID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID,
+			   TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID)
+};
 
 /* TID scans: nothing can lead them astray */
-static IdemQuery store_receipt = IDEM_QUERY(
-	"UPDATE @schema@.idem_receipt SET payment_no = $2, order_id = $3, purchase_no = $4,"
-	" disposition = $5 WHERE ctid = $1 RETURNING ctid",
-	TIDOID, TEXTOID, TEXTOID, INT4OID, TEXTOID);
+static IdemChange store_receipt = {
+	&receipts, {PAYMENT_NO, ORDER_ID, PURCHASE_NO, DISPOSITION},
+	IDEM_QUERY("UPDATE @schema@.idem_receipt SET payment_no = $2, order_id = $3, purchase_no = $4,"
+			   " disposition = $5 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, TEXTOID, INT4OID, TEXTOID)
+};
 
-static IdemQuery note_told = IDEM_QUERY(
-	"UPDATE @schema@.idem_receipt SET refund_told = $2, refund_told_at = $3"
-	" WHERE ctid = $1 RETURNING ctid",
-	TIDOID, INT8OID, TIMESTAMPTZOID);
+static IdemChange note_told = {
+	&receipts, {REFUND_TOLD, REFUND_TOLD_AT},
+	IDEM_QUERY("UPDATE @schema@.idem_receipt SET refund_told = $2, refund_told_at = $3"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID, TIMESTAMPTZOID)
+};
 
-static IdemQuery reserve_refund = IDEM_QUERY(
-	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2"
-	" WHERE ctid = $1 RETURNING ctid",
-	TIDOID, INT8OID);
+static IdemChange reserve_refund = {
+	&receipts, {IDEM_ADDS(REFUND_RESERVED)},
+	IDEM_QUERY("UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID)
+};
 
-static IdemQuery book_receipt = IDEM_QUERY(
-	"UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2,"
-	" refunded = refunded + $3, disputed = disputed + $4,"
-	" excess = greatest(0, refund_reserved + $2 + disputed + $4 - greatest(coalesce(amount, 0), 0))"
-	" WHERE ctid = $1 RETURNING ctid, refund_reserved, refunded, disputed, excess",
-	TIDOID, INT8OID, INT8OID, INT8OID);
+static IdemChange book_receipt = {
+	&receipts, {IDEM_ADDS(REFUND_RESERVED), IDEM_ADDS(REFUNDED), IDEM_ADDS(DISPUTED), EXCESS},
+	IDEM_QUERY("UPDATE @schema@.idem_receipt SET refund_reserved = refund_reserved + $2,"
+			   " refunded = refunded + $3, disputed = disputed + $4, excess = $5"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID, INT8OID, INT8OID, INT8OID)
+};
 
 
 /* ---------- rows ---------- */
@@ -307,13 +319,6 @@ receipt_is_spoken_for(const Receipt *receipt)
 
 /* ---------- write ---------- */
 
-/* Where the last statement left the row */
-static ItemPointerData
-written_at(IdemCall *call)
-{
-	return *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
-}
-
 static NullableDatum
 purchase_of(const Receipt *receipt)
 {
@@ -324,7 +329,8 @@ purchase_of(const Receipt *receipt)
 static bool
 insert(IdemCall *call, Receipt *receipt)
 {
-	NullableDatum args[] = {
+	NullableDatum none = IDEM_VALUE(Int64GetDatum(0));
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(receipt->receipt_no),
 		receipt->payment_no,
@@ -337,29 +343,31 @@ insert(IdemCall *call, Receipt *receipt)
 		receipt->amount,
 		receipt->currency,
 		IDEM_TEXT(receipt_disposition_names[receipt->disposition]),
+		none, none, none, none, /* refund_reserved, refunded, disputed, excess */
 		receipt->paid_at,
-		IDEM_VALUE(TimestampTzGetDatum(call->now))
+		IDEM_VALUE(TimestampTzGetDatum(call->now)),
+		none,					/* refund_told */
+		IDEM_NULL
 	};
 
-	if (idem_run(call, &insert_receipt, args) != 1)
+	if (!idem_insert_at(call, &receipts, row, &receipt->tid))
 		return false;
-	receipt->tid = written_at(call);
 	receipt->created_at = call->now;
 	return true;
 }
 
 static void
-lost_row(const Receipt *receipt)
+change(IdemCall *call, IdemChange *what, Receipt *receipt, const NullableDatum *values)
 {
-	elog(ERROR, "locked receipt \"%s\" could not be updated",
-		 TextDatumGetCString(receipt->receipt_no));
+	if (!idem_change(call, what, &receipt->tid, values))
+		elog(ERROR, "locked receipt \"%s\" could not be updated",
+			 TextDatumGetCString(receipt->receipt_no));
 }
 
 bool
 receipt_write(IdemCall *call, Receipt *receipt)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+	NullableDatum values[] = {
 		receipt->payment_no,
 		receipt->order_id,
 		purchase_of(receipt),
@@ -368,38 +376,25 @@ receipt_write(IdemCall *call, Receipt *receipt)
 
 	if (!ItemPointerIsValid(&receipt->tid))
 		return insert(call, receipt);
-	if (idem_run(call, &store_receipt, args) != 1)
-		lost_row(receipt);
-	receipt->tid = written_at(call);
+	change(call, &store_receipt, receipt, values);
 	return true;
 }
 
 void
 receipt_reserve(IdemCall *call, Receipt *receipt, int64 amount)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
-		IDEM_VALUE(Int64GetDatum(amount))
-	};
+	NullableDatum values[] = {IDEM_VALUE(Int64GetDatum(amount))};
 
-	if (idem_run(call, &reserve_refund, args) != 1)
-		lost_row(receipt);
-	receipt->tid = written_at(call);
+	change(call, &reserve_refund, receipt, values);
 	receipt->refund_reserved += amount;
 }
 
 void
 receipt_note_told(IdemCall *call, Receipt *receipt, int64 sum, NullableDatum at)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
-		IDEM_VALUE(Int64GetDatum(sum)),
-		at
-	};
+	NullableDatum values[] = {IDEM_VALUE(Int64GetDatum(sum)), at};
 
-	if (idem_run(call, &note_told, args) != 1)
-		lost_row(receipt);
-	receipt->tid = written_at(call);
+	change(call, &note_told, receipt, values);
 	receipt->refund_told = sum;
 	receipt->refund_told_at = at;
 }
@@ -414,23 +409,28 @@ receipt_can_book(const Receipt *receipt, int64 reserved, int64 disputed)
 		!pg_add_s64_overflow(sum, disputed, &sum);
 }
 
+/* What is promised or disputed beyond what came */
+static int64
+excess_of(const Receipt *receipt)
+{
+	int64		came = receipt->amount.isnull ? 0 : Max(DatumGetInt64(receipt->amount.value), 0);
+
+	return Max(receipt->refund_reserved + receipt->disputed - came, 0);
+}
+
 void
 receipt_book(IdemCall *call, Receipt *receipt, int64 reserved, int64 refunded, int64 disputed)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&receipt->tid)),
+	receipt->refund_reserved += reserved;
+	receipt->refunded += refunded;
+	receipt->disputed += disputed;
+	receipt->excess = excess_of(receipt);
+	change(call, &book_receipt, receipt, (NullableDatum[]) {
 		IDEM_VALUE(Int64GetDatum(reserved)),
 		IDEM_VALUE(Int64GetDatum(refunded)),
-		IDEM_VALUE(Int64GetDatum(disputed))
-	};
-
-	if (idem_run(call, &book_receipt, args) != 1)
-		lost_row(receipt);
-	receipt->tid = written_at(call);
-	receipt->refund_reserved = DatumGetInt64(idem_result(call, 0, 2).value);
-	receipt->refunded = DatumGetInt64(idem_result(call, 0, 3).value);
-	receipt->disputed = DatumGetInt64(idem_result(call, 0, 4).value);
-	receipt->excess = DatumGetInt64(idem_result(call, 0, 5).value);
+		IDEM_VALUE(Int64GetDatum(disputed)),
+		IDEM_VALUE(Int64GetDatum(receipt->excess))
+	});
 }
 
 

@@ -177,8 +177,8 @@ typedef struct ReceiptAnswer
 extern void receipt_confirm(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
 
 /*
- * What there is to say of money that was recorded, as far as it may still be
- * acted on; without any lock, all but the outcome.
+ * What a notification has to say of money that was recorded, as far as it may
+ * still be acted on; without any lock: status, receipt_no and refund_no.
  */
 extern void receipt_recall(IdemCall *call, const ReceiptFact *fact, ReceiptAnswer *answer);
 

@@ -421,7 +421,7 @@ scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
 
 	scene.payment = payment;
 	scene.order = order_look(call, payment->order_id, IDEM_SIGHT_LATEST);
-	settlement.refund = refund_look_automatic(call, receipt->receipt_no);
+	settlement.refund = refund_look_reserved(call, receipt);
 	settlement.closing_payment_no = IDEM_NULL;
 	if (receipt->disposition == RECEIPT_APPLIED)
 	{

@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 #include "brake.h"
+#include "direct.h"
 #include "refund.h"
 
 #include "catalog/pg_type.h"
@@ -36,21 +37,29 @@ const char *const refund_status_names[] = {
 	"requested", "processing", "succeeded", "failed", "closed", "abnormal", "cancelled", "reversed"
 };
 
-static IdemQuery insert_refund = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_refund (tenant_id, refund_no, receipt_no, payment_no,"
-	" order_id, purchase_no, channel, account, channel_refund_no, amount, currency, status,"
-	" cause, held, reason, created_at, next_check_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
-	" ON CONFLICT DO NOTHING RETURNING ctid, version",
-	TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, INT8OID,
-	TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+static IdemTable refunds = {
+	"idem_refund", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_refund (tenant_id, refund_no, receipt_no, payment_no,"
+			   " order_id, purchase_no, channel, account, channel_refund_no, amount, currency,"
+			   " status, version, cause, held, reason, created_at, submitted_at, next_check_at,"
+			   " settled_at, takes_back)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+			   " $17, $18, $19, $20, $21) ON CONFLICT DO NOTHING RETURNING ctid",
+			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID,
+			   INT8OID, TEXTOID, TEXTOID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID,
+			   TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID)
+};
 
 /* TID scan: nothing can lead it astray */
-static IdemQuery store_refund = IDEM_QUERY(
-	"UPDATE @schema@.idem_refund SET status = $2, channel_refund_no = $3, held = $4,"
-	" submitted_at = $5, next_check_at = $6, settled_at = $7, takes_back = $8,"
-	" version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
-	TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID);
+static IdemChange store_refund = {
+	&refunds, {STATUS, CHANNEL_REFUND_NO, HELD, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT,
+	TAKES_BACK, IDEM_ADDS(VERSION)},
+	IDEM_QUERY("UPDATE @schema@.idem_refund SET status = $2, channel_refund_no = $3, held = $4,"
+			   " submitted_at = $5, next_check_at = $6, settled_at = $7, takes_back = $8,"
+			   " version = version + $9 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
+			   BOOLOID, INT4OID)
+};
 
 
 /* ---------- rows ---------- */
@@ -188,18 +197,10 @@ refund_of_receipt(const Receipt *receipt, Datum refund_no, int64 amount, const c
 	return refund;
 }
 
-/* Take over where a statement left the row, and its version */
-static void
-note_written(IdemCall *call, Refund *refund)
-{
-	refund->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
-	refund->version = DatumGetInt32(idem_result(call, 0, 2).value);
-}
-
 bool
 refund_insert(IdemCall *call, Refund *refund)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(refund->refund_no),
 		IDEM_VALUE(refund->receipt_no),
@@ -212,38 +213,42 @@ refund_insert(IdemCall *call, Refund *refund)
 		IDEM_VALUE(Int64GetDatum(refund->amount)),
 		IDEM_VALUE(refund->currency),
 		IDEM_TEXT(refund_status_names[refund->status]),
+		IDEM_VALUE(Int32GetDatum(1)),	/* version */
 		IDEM_VALUE(refund->cause),
 		IDEM_VALUE(BoolGetDatum(refund->held)),
 		refund->reason,
 		IDEM_VALUE(TimestampTzGetDatum(call->now)),
-		refund->next_check_at
-	};
-
-	if (idem_run(call, &insert_refund, args) != 1)
-		return false;
-	refund->created_at = call->now;
-	note_written(call, refund);
-	return true;
-}
-
-void
-refund_store(IdemCall *call, Refund *refund)
-{
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&refund->tid)),
-		IDEM_TEXT(refund_status_names[refund->status]),
-		refund->channel_refund_no,
-		IDEM_VALUE(BoolGetDatum(refund->held)),
 		refund->submitted_at,
 		refund->next_check_at,
 		refund->settled_at,
 		IDEM_VALUE(BoolGetDatum(refund->takes_back))
 	};
 
-	if (idem_run(call, &store_refund, args) != 1)
+	if (!idem_insert_at(call, &refunds, row, &refund->tid))
+		return false;
+	refund->created_at = call->now;
+	refund->version = 1;
+	return true;
+}
+
+void
+refund_store(IdemCall *call, Refund *refund)
+{
+	NullableDatum values[] = {
+		IDEM_TEXT(refund_status_names[refund->status]),
+		refund->channel_refund_no,
+		IDEM_VALUE(BoolGetDatum(refund->held)),
+		refund->submitted_at,
+		refund->next_check_at,
+		refund->settled_at,
+		IDEM_VALUE(BoolGetDatum(refund->takes_back)),
+		IDEM_VALUE(Int32GetDatum(1))
+	};
+
+	if (!idem_change(call, &store_refund, &refund->tid, values))
 		elog(ERROR, "locked refund \"%s\" could not be updated",
 			 TextDatumGetCString(refund->refund_no));
-	note_written(call, refund);
+	refund->version++;
 }
 
 /* The same for a move; only what is still requested can be held */
@@ -277,6 +282,13 @@ Refund *
 refund_look_automatic(IdemCall *call, Datum receipt_no)
 {
 	return refund_look(call, refund_automatic_no(receipt_no), IDEM_SIGHT_LATEST);
+}
+
+Refund *
+refund_look_reserved(IdemCall *call, const Receipt *receipt)
+{
+	return receipt->refund_reserved == 0 ? NULL :
+		refund_look_automatic(call, receipt->receipt_no);
 }
 
 Refund *

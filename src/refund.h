@@ -92,6 +92,9 @@ extern bool refund_is_automatic_no(Datum refund_no);	/* looks like one */
 /* The automatic refund of a receipt, NULL if there is none */
 extern Refund *refund_look_automatic(IdemCall *call, Datum receipt_no);
 
+/* The same where only one that holds money counts: none does if nothing is reserved */
+extern Refund *refund_look_reserved(IdemCall *call, const Receipt *receipt);
+
 /*
  * Request the automatic refund of all that remains of a locked receipt: insert
  * the refund, take the reserve, hold it if the brake is on.  cause: late,

@@ -103,6 +103,19 @@ relation_oid(const IdemHouse *house, const char *name)
 	return known->oid;
 }
 
+Oid
+relation_demand(const IdemHouse *house, const char *what, const char *name)
+{
+	Oid			oid = relation_oid(house, name);
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("%s \"%s\" does not exist in schema %s", what, name, house->schema),
+				 errdetail("It belongs to the extension idem.")));
+	return oid;
+}
+
 /*
  * Called once, when the library is loaded.
  */

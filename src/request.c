@@ -266,21 +266,12 @@ new_request(IdemCall *call, const Begin *begin)
 	return request;
 }
 
-static Oid
-attempt_sequence(const IdemCall *call)
-{
-	Oid			sequence = relation_oid(call->house, ATTEMPT_SEQUENCE);
-
-	if (!OidIsValid(sequence))
-		elog(ERROR, "sequence \"%s\" does not exist", ATTEMPT_SEQUENCE);
-	return sequence;
-}
-
 /* Insert a row; false: it met a raw INSERT */
 static bool
 insert(IdemCall *call, const Begin *begin, Request *request)
 {
-	request->attempt = nextval_internal(attempt_sequence(call), false);
+	request->attempt = nextval_internal(relation_demand(call->house, "sequence", ATTEMPT_SEQUENCE),
+										false);
 	return idem_insert(call, &requests, (NullableDatum[]) {
 		IDEM_VALUE(begin->keys[0]),
 		IDEM_VALUE(begin->keys[1]),
@@ -464,7 +455,7 @@ keep_attempt(IdemCall *call)
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		return;
 	/* locked since the attempt was drawn from it */
-	sequence = relation_open(attempt_sequence(call), NoLock);
+	sequence = relation_open(relation_demand(call->house, "sequence", ATTEMPT_SEQUENCE), NoLock);
 	buffer = ReadBuffer(sequence, 0);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	logged = PageGetLSN(BufferGetPage(buffer));

@@ -98,6 +98,7 @@ INSERT INTO @extschema@.idem_capability (capability, function_name) VALUES
 	('operator', 'idem_resolve_request'),
 	('operator', 'idem_reroute_notification'),
 	('operator', 'idem_set_channel_account'),
+	('operator', 'idem_remove_channel_account'),
 	('operator', 'idem_set_channel_event'),
 	('operator', 'idem_sweep'),
 	('operator', 'idem_rotate_token_secret'),

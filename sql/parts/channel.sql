@@ -133,7 +133,7 @@ CREATE INDEX idem_channel_account_channel ON @extschema@.idem_channel_account (c
 
 CREATE TYPE @extschema@.idem_set_channel_result AS (outcome text);
 COMMENT ON TYPE @extschema@.idem_set_channel_result IS
-'The row that idem_set_channel_event and idem_set_channel_account return.';
+'The row that idem_set_channel_event, idem_set_channel_account and idem_remove_channel_account return.';
 
 CREATE FUNCTION @extschema@.idem_set_channel_event(
 	channel text,
@@ -174,8 +174,21 @@ COMMENT ON FUNCTION @extschema@.idem_tenant_of(text, text, text) IS
 'Whose a notification is, where one notify_url serves all tenants: the only tenant that has a payment of this number, of several the one whose payment is on this account; else the only tenant that entered the account by idem_set_channel_account; NULL if there is none. Arguments may be NULL. Writes nothing.
 Errors: ID008.';
 
+CREATE FUNCTION @extschema@.idem_remove_channel_account(
+	tenant_id text,
+	channel text,
+	account text)
+	RETURNS @extschema@.idem_set_channel_result
+	LANGUAGE C VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'idem_remove_channel_account';
+COMMENT ON FUNCTION @extschema@.idem_remove_channel_account(text, text, text) IS
+'Takes a merchant account of the tenant''s out again. As long as the channel has others, money on this one is rejected from now on, and so is what notifications say in its name of refunds and disputes; with the last one gone money is expected on any account. What was received on it stays as it is and can be refunded; its auto_refund no longer counts, refunds that are held stay so.
+Outcomes: removed; duplicate (it is not entered); in_progress (another transaction is at it; nothing was written).
+Errors: 22004, 22023, ID008.';
+
 REVOKE ALL ON FUNCTION
 	@extschema@.idem_set_channel_event(text, text, boolean, text, text, text),
 	@extschema@.idem_set_channel_account(text, text, text, text),
+	@extschema@.idem_remove_channel_account(text, text, text),
 	@extschema@.idem_tenant_of(text, text, text)
 	FROM PUBLIC;

@@ -260,6 +260,7 @@ SELECT outcome FROM idem_allow('regress_idem_group', 'operator', 'acme');
 SET ROLE regress_idem_member;
 SELECT outcome FROM idem_receive_notification('acme', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
 SELECT outcome FROM idem_set_channel_account('acme', 'access', 'a1');
+SELECT outcome FROM idem_remove_channel_account('acme', 'access', 'a1');
 \set VERBOSITY sqlstate
 SELECT outcome FROM idem_receive_notification('umbrella', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
 SELECT outcome FROM idem_receive_notification('unrouted', 'alipay', 'access', 'access-n', 'T', 'WAIT_BUYER_PAY', 1, 'CNY');
@@ -268,6 +269,7 @@ SELECT outcome FROM idem_wechat_notification('{}');
 SELECT outcome FROM idem_stripe_event('{}');
 SELECT idem_tenant_of('alipay', 'a1', 'access-n');
 SELECT outcome FROM idem_set_channel_account('umbrella', 'access', 'a1');
+SELECT outcome FROM idem_remove_channel_account('umbrella', 'access', 'a1');
 SELECT outcome FROM idem_set_channel_event('access', 'x', false, 'none');
 SELECT outcome FROM idem_reroute_notification('alipay', 'a1', 'access', 'acme');
 SELECT outcome FROM idem_resolve_anomaly('umbrella', '1', 'x', 'y');

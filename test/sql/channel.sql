@@ -71,6 +71,31 @@ SELECT * FROM idem_set_channel_account('channel', NULL, 'a1');
 SELECT * FROM idem_set_channel_account('channel', 'till', NULL);
 
 --
+-- An account that goes: its money stays, its word no longer counts. With the last one goes the check.
+--
+SELECT * FROM idem_remove_channel_account('channel_gone', 'till', 'g1');
+SELECT outcome FROM idem_set_channel_account('channel_gone', 'till', 'g1', 'hold');
+SELECT outcome FROM idem_set_channel_account('channel_gone', 'till', 'g2');
+SELECT count(outcome) FROM generate_series(1, 3) i, idem_create_payment('channel_gone', 'o' || i, 100, 'CNY', channel => 'till', payment_no => 'gone_' || i);
+SELECT outcome FROM idem_confirm_payment('channel_gone', 'gone_1', 'till', 'T1', 100, 'CNY', account => 'g1');
+SELECT outcome FROM idem_request_refund('channel_gone', 'gone_1', 'R1', 40, 'CNY');
+SELECT * FROM idem_remove_channel_account('channel_gone', 'till', 'g1');
+SELECT * FROM idem_remove_channel_account('channel_gone', 'till', 'g1');
+SELECT outcome, status FROM idem_confirm_payment('channel_gone', 'gone_1', 'till', 'T1', 100, 'CNY', account => 'g1');
+SELECT outcome, status FROM idem_confirm_payment('channel_gone', 'gone_2', 'till', 'T2', 100, 'CNY', account => 'g1');
+SELECT outcome, status, remainder FROM idem_settle_refund('channel_gone', 'R1', 'succeeded');
+SELECT outcome, remainder FROM idem_request_refund('channel_gone', 'gone_1', 'R2', 60, 'CNY');
+SELECT * FROM idem_remove_channel_account('channel_gone', 'till', 'g2');
+SELECT outcome, status FROM idem_confirm_payment('channel_gone', 'gone_3', 'till', 'T3', 100, 'CNY', account => 'g1');
+SELECT outcome FROM idem_set_channel_account('channel_gone', 'till', 'g1');
+SELECT payment_no, account, trade_no, disposition, refund_reserved, refunded FROM idem_receipt WHERE tenant_id = 'channel_gone' ORDER BY trade_no;
+SELECT kind, entity, status FROM idem_anomaly WHERE tenant_id = 'channel_gone' ORDER BY 1, 2;
+SELECT account, auto_refund FROM idem_channel_account WHERE tenant_id = 'channel_gone';
+SELECT * FROM idem_remove_channel_account('', 'till', 'g1');
+SELECT * FROM idem_remove_channel_account('channel', '', 'g1');
+SELECT * FROM idem_remove_channel_account('channel', 'till', NULL);
+
+--
 -- Whose is it?
 --
 SELECT t, outcome FROM unnest('{channel,channel_2}'::text[]) AS t, idem_create_payment(t, 'o', 100, 'CNY', channel => 'till', account => CASE t WHEN 'channel' THEN 'a1' ELSE 'a2' END, payment_no => 'both_01');

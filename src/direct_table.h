@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ * direct_table.h
+ *	  What is known of a table whose rows go past the executor.
+ *
+ * For direct.c, which learns it and inserts, and for direct_change.c.
+ *-------------------------------------------------------------------------
+ */
+#ifndef IDEM_DIRECT_TABLE_H
+#define IDEM_DIRECT_TABLE_H
+
+#include "direct.h"
+
+#include "access/genam.h"
+#include "commands/trigger.h"
+#include "nodes/execnodes.h"
+
+/* More indexes than that, and the row goes through the statement */
+#define MAX_INDEXES 12
+
+typedef struct KnownIndex
+{
+	Oid			oid;
+	IndexInfo  *info;
+	ExprState  *predicate;		/* NULL: the index has every row */
+} KnownIndex;
+
+/* A column's type, where that is a domain */
+typedef struct KnownDomain
+{
+	int			column;			/* from 0 */
+	Oid			type;
+	void	   *compiled;		/* by domain_check */
+} KnownDomain;
+
+/* The guard, where it is fired by us; trigger NULL: it is not */
+typedef struct KnownGuard
+{
+	Trigger    *trigger;
+	FmgrInfo	function;
+} KnownGuard;
+
+/* What is known of a table */
+typedef struct KnownTable
+{
+	Oid			oid;
+	bool		valid;			/* false: something of it may have changed */
+	bool		plain;			/* a row may go straight in */
+	bool		changeable;		/* and be changed there */
+	MemoryContext context;		/* holds this and everything below */
+	bool	   *notnull;		/* by column */
+	int			ndomains;
+	KnownDomain *domains;
+	int			nchecks;
+	ExprState **checks;
+	int			nindexes;
+	KnownIndex	indexes[MAX_INDEXES];
+	ExprContext *expressions;	/* in which they are evaluated; NULL: there are none */
+	KnownGuard	after_insert;
+	KnownGuard	before_update;
+	KnownGuard	after_update;
+} KnownTable;
+
+/* A table that is open for one row */
+typedef struct OpenTable
+{
+	KnownTable *known;
+	Relation	table;
+	TupleTableSlot *slot;		/* the row as it is to be stored */
+} OpenTable;
+
+extern void direct_open(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
+						const char *name);
+extern void direct_close(OpenTable *open);
+
+/* Raise what the domain of a column raises, if it has one */
+extern void direct_check_domains(const OpenTable *open, const Datum *values, const bool *nulls);
+
+/* Do the table's checks hold for the row? */
+extern bool direct_passes(const OpenTable *open);
+
+/* Into all indexes; false: it was stopped by a key that is there, or may be */
+extern bool direct_insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique);
+
+/* Call the guard as the executor would; returns what it returns */
+extern HeapTuple direct_fire(const OpenTable *open, const KnownGuard *guard, TriggerData *data);
+
+#endif							/* IDEM_DIRECT_TABLE_H */

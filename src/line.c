@@ -1,0 +1,160 @@
+/*-------------------------------------------------------------------------
+ * line.c
+ *	  Lines in front of what is busy: who waits is called when it is free.
+ *
+ * A request waits only so long, and then answers; so it cannot wait in the lock
+ * manager, whose only way out is an error.  It sleeps and tries again.  But
+ * where thirty want one row, that row stands idle until one of the sleepers
+ * happens to wake up, and whoever came first may be the last to have it.
+ *
+ * So who waits stands in line, and who ends a transaction calls: of those who
+ * wait for a row the first, since one alone can have it, of those who wait to
+ * see what becomes of the transaction all.  A line is an advisory lock that who
+ * waits holds shared, and that nobody ever wants otherwise: the server's table
+ * of locks keeps the list, in the order in which they came.  A call sets a
+ * latch.
+ *
+ * It is a hint, never the truth.  Who locked a row by SQL of his own calls
+ * nobody, nor does who ends a prepared transaction, and the row may be taken
+ * before the one who was called gets to it.  So sleep is short all the same.
+ * Nothing is slept through where calls come: who waits joins the line before he
+ * tries once more, and who calls has ended for everybody before that.
+ *-------------------------------------------------------------------------
+ */
+#include "line.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+
+/*
+ * The classes of these advisory locks (locktag_field4): neither those of users,
+ * 1 and 2, nor Citus's, 4 to 15, nor that of names, 77.
+ */
+#define LINE_CLASS_ROW 78
+#define LINE_CLASS_TRANSACTION 79
+
+/* For no more rows than that does one transaction call */
+#define MAX_ROWS 16
+
+static uint64 rows[MAX_ROWS];
+static int	nrows = 0;
+static bool awaited = false;	/* others may wait to see what becomes of us */
+
+Line
+line_for_row(uint64 key)
+{
+	Line		line = {.joined = false};
+
+	SET_LOCKTAG_ADVISORY(line.tag, MyDatabaseId, (uint32) (key >> 32), (uint32) key,
+						 LINE_CLASS_ROW);
+	return line;
+}
+
+Line
+line_for_transaction(TransactionId xid)
+{
+	Line		line = {.joined = false};
+
+	SET_LOCKTAG_ADVISORY(line.tag, MyDatabaseId, 0, xid, LINE_CLASS_TRANSACTION);
+	return line;
+}
+
+/* All others who stand in a line, the first of them first; to be freed */
+static VirtualTransactionId *
+members(const Line *line, int *n)
+{
+	return GetLockConflicts(&line->tag, ExclusiveLock, n);
+}
+
+bool
+line_join(Line *line)
+{
+	int			before;
+
+	pfree(members(line, &before));
+	(void) LockAcquire(&line->tag, ShareLock, false, false);
+	line->joined = true;
+	return before > 0;
+}
+
+void
+line_leave(Line *line)
+{
+	if (line->joined)
+		(void) LockRelease(&line->tag, ShareLock, false);
+	line->joined = false;
+}
+
+void
+line_call_for_row(uint64 key)
+{
+	for (int i = 0; i < nrows; i++)
+	{
+		if (rows[i] == key)
+			return;
+	}
+	if (nrows < MAX_ROWS)
+		rows[nrows++] = key;
+}
+
+void
+line_call_for_transaction(void)
+{
+	awaited = true;
+}
+
+/* Wake so many of those who stand in a line, the first of them first */
+static void
+call(const Line *line, int most)
+{
+	int			n;
+	VirtualTransactionId *waiting = members(line, &n);
+
+	for (int i = 0; i < Min(n, most); i++)
+	{
+		PGPROC	   *proc = idem_vxid_proc(waiting[i]);
+
+		if (proc != NULL)
+			SetLatch(&proc->procLatch);
+	}
+	pfree(waiting);
+}
+
+/* Transaction callback: it is over for everybody from here on */
+static void
+call_those_who_wait(XactEvent event, void *arg pg_attribute_unused())
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	if (event != XACT_EVENT_PREPARE)
+	{
+		TransactionId xid = GetTopTransactionIdIfAny();
+
+		for (int i = 0; i < nrows; i++)
+		{
+			Line		line = line_for_row(rows[i]);
+
+			call(&line, 1);
+		}
+		if (awaited && TransactionIdIsValid(xid))
+		{
+			Line		line = line_for_transaction(xid);
+
+			call(&line, INT_MAX);
+		}
+	}
+	nrows = 0;
+	awaited = false;
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_init_line(void)
+{
+	RegisterXactCallback(call_those_who_wait, NULL);
+}
