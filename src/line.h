@@ -10,6 +10,9 @@
 
 #include "storage/lock.h"
 
+/* Nobody is called for certain: who waits sleeps no longer than this at once */
+#define LONGEST_PAUSE_MS 16
+
 /* Something that is waited for, and whether we stand in line for it */
 typedef struct Line
 {

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * look.c
- *	  Look at rows, lock them, wait for rivals.
+ *	  Look at rows and lock them.
  *
  * Two sessions that create the same thing at once cannot see each other's
  * rows.  The protocol that every function follows:
@@ -32,7 +32,6 @@
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/relscan.h"
-#include "access/subtrans.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -41,9 +40,7 @@
 #include "common/hashfn.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
@@ -57,8 +54,6 @@
  * and 2, nor Citus's, 4 to 15.
  */
 #define IDEM_LOCK_CLASS 77
-
-#define LONGEST_PAUSE_MS 16
 
 
 /* ---------- look ---------- */
@@ -746,84 +741,4 @@ idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key, 
 	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
 
 	(void) LockRelease(&tag, mode, false);
-}
-
-
-/* ---------- wait ---------- */
-
-/*
- * Sleep a little, each time twice as long up to 16 ms.  false: a request's
- * time to wait is over.
- */
-bool
-idem_pause(IdemCall *call, int *pause_ms)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	long		left_ms = LONGEST_PAUSE_MS;
-
-	if (!call->fact)
-	{
-		if (now >= call->deadline)
-			return false;
-		left_ms = TimestampDifferenceMilliseconds(now, call->deadline) + 1;
-	}
-
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(*pause_ms, left_ms), PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-
-	*pause_ms = Min(*pause_ms * 2, LONGEST_PAUSE_MS);
-	call->now = GetCurrentTimestamp();
-	return true;
-}
-
-/* Stand in line until a transaction has ended; false: a request's time to wait is over */
-static bool
-outwait(IdemCall *call, TransactionId rival)
-{
-	Line		line;
-	bool		over;
-	int			pause_ms = 1;
-
-	if (!TransactionIdIsInProgress(rival))
-		return true;
-	line = line_for_transaction(SubTransGetTopmostTransaction(rival));
-	(void) line_join(&line);
-	while (!(over = !TransactionIdIsInProgress(rival)) && idem_pause(call, &pause_ms))
-		 /* again */ ;
-	line_leave(&line);
-	return over;
-}
-
-/*
- * Wait until the transaction that a dirty look met has ended.  A fact waits in
- * the lock manager, where a deadlock is found; a request gets false when its
- * time is over.  No name may be locked.
- */
-bool
-idem_await_rival(IdemCall *call)
-{
-	TransactionId rival = call->rival;
-
-	Assert(call->nnames == 0);
-	call->rival = InvalidTransactionId;
-	if (!call->fact)
-		return outwait(call, rival);
-	XactLockTableWait(rival, NULL, NULL, XLTW_None);
-	call->now = GetCurrentTimestamp();
-	return true;
-}
-
-/*
- * Unlock the names and wait for whoever was in the way: the rival, if one was
- * met, else a little.  false: a request's time to wait is over.
- */
-bool
-idem_step_back(IdemCall *call, int *pause_ms)
-{
-	idem_unlock_names(call);
-	CHECK_FOR_INTERRUPTS();
-	return TransactionIdIsValid(call->rival) ?
-		idem_await_rival(call) : idem_pause(call, pause_ms);
 }
