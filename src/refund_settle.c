@@ -37,9 +37,14 @@ typedef struct Settle
 {
 	const RefundFact *fact;
 	RefundResult result;
+	const Receipt *money;		/* what it is about, if that need not be found */
 	Refund	   *refund;			/* NULL: unknown */
 	Receipt    *receipt;		/* that its money came from; NULL: unknown */
 	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
+	bool		takes_place;	/* the refund is a nameless one that it turns out to be */
+	Datum		number;			/* of one that is to be adopted, */
+	int64		amount;			/* and what of it: 0 if it is booked already */
+	bool		is_done;		/* under the locks, and not only answered */
 } Settle;
 
 
@@ -172,6 +177,13 @@ is_matched(IdemCall *call, const Settle *settle)
 		!is_another(call, settle, IDEM_SIGHT_LATEST);
 }
 
+/* Does the fact name a refund, and not only say how much went back? */
+static bool
+is_named(const RefundFact *fact)
+{
+	return idem_is_given(fact->refund_no) || idem_is_given(fact->channel_refund_no);
+}
+
 /*
  * Can an unknown refund be taken over?  It needs an amount that can be told
  * from the sum, in the receipt's currency, and a number that is free and not
@@ -188,19 +200,12 @@ is_adoptable(IdemCall *call, const Settle *settle)
 		return false;
 	if (fact->cumulative && settle->result != RESULT_SUCCEEDED)
 		return false;
-	if (number.isnull || refund_look(call, number.value, IDEM_SIGHT_LATEST) != NULL)
+	if (!is_named(fact))
+		return fact->cumulative;
+	if (refund_look(call, number.value, IDEM_SIGHT_LATEST) != NULL)
 		return false;
 	return !refund_is_automatic_no(number.value) ||
 		idem_same_text(number.value, refund_automatic_no(settle->receipt->receipt_no));
-}
-
-/* What of a fact about an unknown refund is news */
-static int64
-adopted_amount(const Settle *settle)
-{
-	int64		amount = DatumGetInt64(settle->fact->amount.value);
-
-	return settle->fact->cumulative ? amount - settle->receipt->refunded : amount;
 }
 
 static const char *
@@ -221,6 +226,45 @@ learns_number(const Settle *settle)
 	return settle->refund->channel_refund_no.isnull && !settle->fact->channel_refund_no.isnull;
 }
 
+/* Does it say how much of the receipt went back in all? */
+static bool
+tells_sum(const Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+
+	return fact->cumulative && settle->result == RESULT_SUCCEEDED && is_amount(fact->amount) &&
+		!is_other_currency(fact, settle->receipt->currency);
+}
+
+static bool
+tells_new_sum(const Settle *settle)
+{
+	return tells_sum(settle) && refund_sum_is_news(settle->fact, settle->receipt);
+}
+
+/* What is answered of a refund of which nothing has to be booked */
+static const char *
+outcome_of_known_money(const Settle *settle)
+{
+	const Receipt *receipt = settle->receipt;
+
+	/* what explains the sum can still turn out not to */
+	return settle->fact->cumulative && receipt->refund_told > receipt->refunded ?
+		"kept" : "duplicate";
+}
+
+static const char *
+recognize_unknown(IdemCall *call, const Settle *settle)
+{
+	if (settle->result == RESULT_TIMEOUT)
+		return keep(call, settle, "refund_unmatched", "orphan");
+	if (!is_adoptable(call, settle))
+		return keep(call, settle, "refund_unmatched", "kept");
+	if (tells_sum(settle) && !tells_new_sum(settle) && refund_sum_gap(call, settle->receipt) == 0)
+		return outcome_of_known_money(settle);
+	return NULL;
+}
+
 /*
  * What may be answered without a lock, from what is committed; NULL: there is
  * something to do.  Asked again once everything is locked.
@@ -236,17 +280,12 @@ recognize(IdemCall *call, const Settle *settle)
 	if (settle->receipt == NULL)
 		return keep(call, settle, "refund_unmatched", "orphan");
 	if (settle->refund == NULL)
-	{
-		if (settle->result == RESULT_TIMEOUT)
-			return keep(call, settle, "refund_unmatched", "orphan");
-		if (!is_adoptable(call, settle))
-			return keep(call, settle, "refund_unmatched", "kept");
-		return adopted_amount(settle) > 0 ? NULL : "duplicate";
-	}
+		return recognize_unknown(call, settle);
 	if (!is_matched(call, settle))
 		return keep(call, settle, "refund_unmatched", "kept");
 	verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
-	if (refund_is_move(&verdict) || verdict.asks_again || learns_number(settle))
+	if (refund_is_move(&verdict) || verdict.asks_again || learns_number(settle) ||
+		tells_new_sum(settle))
 		return NULL;
 	return verdict.outcome;
 }
@@ -346,8 +385,11 @@ move(IdemCall *call, Settle *settle, const RefundVerdict *verdict)
 {
 	Refund	   *refund = settle->refund;
 	bool		was_abnormal = refund->status == REFUND_ABNORMAL;
+	bool		was_taken_back = verdict->reverses && settle->result == RESULT_SUCCEEDED;
 
-	refund->settled_at = settle->fact->occurred_at;
+	/* this success is the older of the two */
+	if (!was_taken_back)
+		refund->settled_at = settle->fact->occurred_at;
 	if (verdict->succeeds)
 		succeed(call, settle);
 	if (verdict->reverses)
@@ -368,6 +410,7 @@ carry_out(IdemCall *call, Settle *settle, int64 excess)
 {
 	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
 	Refund	   *refund = settle->refund;
+	bool		learns = learns_number(settle);
 
 	if (verdict.succeeds && !refund_holds_reserve(refund) &&
 		!receipt_can_book(settle->receipt, refund->amount, 0))
@@ -376,7 +419,7 @@ carry_out(IdemCall *call, Settle *settle, int64 excess)
 		open_over_refund(call, settle);
 		return "kept";
 	}
-	if (learns_number(settle) ||
+	if (learns ||
 		(refund_is_move(&verdict) && !settle->fact->channel_refund_no.isnull))
 		refund->channel_refund_no = settle->fact->channel_refund_no;
 	if (verdict.asks_again)
@@ -384,7 +427,8 @@ carry_out(IdemCall *call, Settle *settle, int64 excess)
 
 	if (!refund_is_move(&verdict))
 	{
-		refund_store(call, refund);
+		if (learns || verdict.asks_again)
+			refund_store(call, refund);
 		idem_unlock_names(call);
 		return verdict.outcome;
 	}
@@ -410,11 +454,10 @@ static const char *
 adopt(IdemCall *call, Settle *settle)
 {
 	const char *outcome;
-	int64		amount = adopted_amount(settle);
+	int64		amount = settle->amount;
 	int64		excess = settle->receipt->excess;
-	Refund	   *refund = refund_of_receipt(settle->receipt,
-										   refund_number_of(settle->fact, settle->receipt).value,
-										   amount, "channel", IDEM_NULL);
+	Refund	   *refund = refund_of_receipt(settle->receipt, settle->number, amount, "channel",
+										   IDEM_NULL);
 
 	if (!receipt_can_book(settle->receipt, amount, 0))
 	{
@@ -429,20 +472,22 @@ adopt(IdemCall *call, Settle *settle)
 	receipt_book(call, settle->receipt, amount, 0, 0);
 	settle->refund = refund;
 	outcome = carry_out(call, settle, excess);
-	resolve_unmatched(call, settle);
+	if (settle->money == NULL)
+		resolve_unmatched(call, settle);
 	return outcome;
 }
 
 
 /* ---------- lock ---------- */
 
-/* Can the fact change how much of the money went back? */
+/*
+ * Can the fact change how much of the money went back?  A failure can: what a
+ * sum contains was not that refund, then.
+ */
 static bool
 moves_money(const Settle *settle)
 {
-	return settle->result == RESULT_SUCCEEDED || settle->result == RESULT_REVERSED ||
-		(refund_is_failure(settle->result) &&
-		 (settle->fact->reversing || settle->receipt->refund_told > 0));
+	return settle->result != RESULT_TIMEOUT;
 }
 
 /* Lock the receipt, and before it the order that may have to follow; NULL: begin again */
@@ -457,6 +502,28 @@ lock_receipt(IdemCall *call, Settle *settle)
 	return receipt_lock_seen(call, seen);
 }
 
+/*
+ * Of a refund that nobody knows: what of it is not booked yet.  It can be a
+ * nameless one of a sum, or part of several.
+ */
+static void
+reckon(IdemCall *call, Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	const Receipt *receipt = settle->receipt;
+	Refund	   *same = NULL;
+
+	settle->amount = DatumGetInt64(fact->amount.value);
+	if (fact->cumulative)
+		settle->amount = refund_sum_gap_told(call, fact, receipt);
+	else if (settle->result == RESULT_SUCCEEDED)
+		settle->amount -= Min(settle->amount, refund_sum_nameless(call, fact, receipt, &same));
+	settle->takes_place = same != NULL;
+	settle->refund = same;
+	settle->number = is_named(fact) ? refund_number_of(fact, receipt).value :
+		refund_sum_number(call, receipt, receipt->refunded + settle->amount);
+}
+
 /* Lock the names under which a number of ours or of the channel's is written */
 static void
 lock_numbers(IdemCall *call, const Settle *settle)
@@ -467,7 +534,7 @@ lock_numbers(IdemCall *call, const Settle *settle)
 	int			n = 0;
 
 	if (settle->refund == NULL)
-		names[n++] = refund_number_of(settle->fact, receipt).value;
+		names[n++] = settle->number;
 	if (!at_channel.isnull)
 		names[n++] = CStringGetTextDatum(psprintf("%s/%s/%s", TextDatumGetCString(receipt->channel),
 												  TextDatumGetCString(receipt->account),
@@ -482,11 +549,14 @@ lock_numbers(IdemCall *call, const Settle *settle)
 static bool
 lock_all(IdemCall *call, Settle *settle)
 {
+	bool		is_known = settle->refund != NULL;
 	Refund	   *found;
 
 	settle->receipt = lock_receipt(call, settle);
 	if (settle->receipt == NULL)
 		return false;
+	if (!is_known)
+		reckon(call, settle);
 	if (settle->refund != NULL)
 		settle->refund = refund_lock(call, settle->refund->refund_no);
 
@@ -494,7 +564,9 @@ lock_all(IdemCall *call, Settle *settle)
 	found = refund_find(call, settle->fact, settle->receipt, IDEM_SIGHT_DIRTY);
 	if (settle->refund != NULL)
 		(void) is_another(call, settle, IDEM_SIGHT_DIRTY);
-	return !TransactionIdIsValid(call->rival) && (found == NULL) == (settle->refund == NULL);
+	else if (found == NULL)
+		found = refund_look(call, settle->number, IDEM_SIGHT_DIRTY);
+	return !TransactionIdIsValid(call->rival) && (found != NULL) == is_known;
 }
 
 
@@ -504,9 +576,12 @@ lock_all(IdemCall *call, Settle *settle)
 static void
 look_around(IdemCall *call, Settle *settle, IdemSight sight)
 {
+	settle->takes_place = false;
 	settle->receipt = NULL;
 	settle->refund = refund_find(call, settle->fact, NULL, sight);
-	if (settle->refund == NULL)
+	if (settle->money != NULL)
+		settle->receipt = receipt_look(call, settle->money->receipt_no, sight);
+	else if (settle->refund == NULL)
 	{
 		settle->receipt = refund_find_receipt(call, settle->fact, sight);
 		if (settle->receipt != NULL)
@@ -515,6 +590,26 @@ look_around(IdemCall *call, Settle *settle, IdemSight sight)
 	/* the number is what counts: the money may have come elsewhere than is said */
 	if (settle->refund != NULL)
 		settle->receipt = receipt_look(call, settle->refund->receipt_no, IDEM_SIGHT_LATEST);
+}
+
+/* With everything locked: book it, and note the sum; NULL: begin again */
+static const char *
+settle_locked(IdemCall *call, Settle *settle)
+{
+	const char *outcome;
+
+	if (settle->refund != NULL)
+		outcome = carry_out(call, settle, settle->receipt->excess);
+	else
+		outcome = settle->amount > 0 ? adopt(call, settle) : "";
+	if (outcome == NULL || strcmp(outcome, "kept") == 0)
+		return outcome;
+
+	idem_unlock_names(call);
+	settle->is_done = true;
+	if (tells_sum(settle))
+		refund_sum_note(call, settle->fact, settle->receipt);
+	return settle->refund != NULL ? outcome : outcome_of_known_money(settle);
 }
 
 /* One attempt; NULL: begin again */
@@ -539,8 +634,45 @@ try_settle(IdemCall *call, Settle *settle)
 	outcome = recognize(call, settle);
 	if (outcome != NULL)
 		return outcome;
-	return settle->refund == NULL ? adopt(call, settle) :
-		carry_out(call, settle, settle->receipt->excess);
+	return settle_locked(call, settle);
+}
+
+static const char *
+settle_once(IdemCall *call, Settle *settle)
+{
+	const char *outcome;
+
+	while ((outcome = try_settle(call, settle)) == NULL)
+		(void) scene_step_back(call);
+	idem_unlock_names(call);
+	return outcome;
+}
+
+/* Book what of the latest sum nothing explains any more, without a name */
+static void
+cover_sum(IdemCall *call, Settle *settle)
+{
+	const Receipt *receipt = settle->receipt;
+	int64		gap = refund_sum_gap(call, receipt);
+	RefundFact	fact = {
+		.refund_no = IDEM_NULL,
+		.payment_no = receipt->payment_no,
+		.channel = IDEM_NULL,
+		.account = IDEM_NULL,
+		.trade_no = IDEM_NULL,
+		.channel_refund_no = IDEM_NULL,
+		.amount = IDEM_VALUE(Int64GetDatum(receipt->refunded + gap)),
+		.currency = receipt->currency,
+		.occurred_at = receipt->refund_told_at,
+		.result = "succeeded",
+		.cumulative = true
+	};
+	Settle		rest = {.fact = &fact, .result = RESULT_SUCCEEDED, .money = receipt};
+
+	if (gap == 0)
+		return;
+	(void) settle_once(call, &rest);
+	settle->receipt = rest.receipt;
 }
 
 static void
@@ -565,13 +697,10 @@ refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 
 	settle.fact = fact;
 	settle.result = refund_result(fact->result);
-	while ((answer->outcome = try_settle(call, &settle)) == NULL)
-		(void) scene_step_back(call);
-	idem_unlock_names(call);
+	answer->outcome = settle_once(call, &settle);
+	if (settle.is_done)
+		cover_sum(call, &settle);
 	fill_answer(&settle, answer);
-	if (refund_is_failure(settle.result) && settle.receipt != NULL &&
-		settle.receipt->refund_told > settle.receipt->refunded)
-		refund_cover_told(call, settle.receipt);
 }
 
 /* The arguments of idem_settle_refund, by position */

@@ -38,4 +38,27 @@ extern RefundStatus refund_failed_status(RefundResult result);	/* where a failur
 extern RefundVerdict refund_judge(IdemCall *call, const Refund *refund, const RefundFact *fact, RefundResult result);
 extern bool refund_is_move(const RefundVerdict *verdict);
 
+
+/* ---------- refund_sum.c ---------- */
+
+/*
+ * What of the latest sum that was told is neither booked nor explained: what
+ * has to be booked.  gap_told: once the sum of this fact is noted.
+ */
+extern int64 refund_sum_gap(IdemCall *call, const Receipt *receipt);
+extern int64 refund_sum_gap_told(IdemCall *call, const RefundFact *fact, const Receipt *receipt);
+
+/* Is the sum of this fact the latest?  Then note it, in a locked receipt. */
+extern bool refund_sum_is_news(const RefundFact *fact, const Receipt *receipt);
+extern void refund_sum_note(IdemCall *call, const RefundFact *fact, Receipt *receipt);
+
+/* A free number for a nameless refund that makes the books reach a sum */
+extern Datum refund_sum_number(IdemCall *call, const Receipt *receipt, int64 sum);
+
+/*
+ * How much of the nameless refunds a refund can be part of that nobody knows
+ * and that is told by name; same: the one of just its amount, NULL if there is none.
+ */
+extern int64 refund_sum_nameless(IdemCall *call, const RefundFact *fact, const Receipt *receipt, Refund **same);
+
 #endif							/* IDEM_REFUND_SETTLE_H */

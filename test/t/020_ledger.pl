@@ -19,8 +19,6 @@
 # IDEM_SEED chooses what the sessions draw, IDEM_ROUNDS how many bursts there
 # are, IDEM_STEPS how many calls a session makes in each; IDEM_FAULT is the name
 # of a fault, all, or none.  100,000 operations: IDEM_ROUNDS=125 IDEM_STEPS=100.
-# IDEM_SUMS lets channels tell refunds as sums beside other facts of the same money,
-# where model and ledger are known to part in one of some dozen bursts.
 
 use strict;
 use warnings;
@@ -37,8 +35,7 @@ my $number_of_sessions = 8;
 note("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps");
 
 # Automatic refunds are not held: their brake has tests of its own.
-my $node = new_cluster('ledger', 'track_commit_timestamp = on', 'synchronous_commit = off',
-	$ENV{IDEM_SUMS} ? 'model.sums = on' : ());
+my $node = new_cluster('ledger', 'track_commit_timestamp = on', 'synchronous_commit = off');
 $node->safe_psql('postgres', join("\n", 'CREATE EXTENSION idem;', 'ALTER SYSTEM SET idem.auto_refund_hourly = 1000000;',
 	map { read_file("test/t/$_.sql") } qw(model ledger model_walk ledger_walk)));
 $node->safe_psql('template1', 'CREATE DATABASE faultless TEMPLATE postgres');

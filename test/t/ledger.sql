@@ -282,13 +282,14 @@ BEGIN
 	END IF;
 END $$;
 
--- Make one move of a refund, with all that depends on it.
-CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact) RETURNS void LANGUAGE plpgsql AS $$
+-- Make one move of a refund, with all that depends on it.  A success that was
+-- taken back is older than what took it back.
+CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact, was_taken_back boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds;
 	r model.receipts;
 BEGIN
-	UPDATE model.refunds SET settled_at = f.occurred_at, next_check_at = CASE WHEN state <> 'reversed' THEN NULL ELSE next_check_at END,
+	UPDATE model.refunds SET settled_at = CASE WHEN was_taken_back THEN settled_at ELSE f.occurred_at END, next_check_at = CASE WHEN state <> 'reversed' THEN NULL ELSE next_check_at END,
 		takes_back = CASE state WHEN 'reversed' THEN takes_back WHEN 'succeeded' THEN false ELSE f.reversing END
 	WHERE tenant_id = t AND refund_no = number;
 	PERFORM model.refund_to(t, number, state);
@@ -323,7 +324,7 @@ BEGIN
 		WHERE tenant_id = t AND refund_no = number;
 	END IF;
 	FOREACH state IN ARRAY moves LOOP
-		PERFORM model.settle_to(t, number, state, f);
+		PERFORM model.settle_to(t, number, state, f, f.result = 'succeeded' AND 'reversed' = ANY (moves));
 	END LOOP;
 	IF moves <> '{}' THEN
 		r := model.receipt_of(t, x.receipt_no);
@@ -336,15 +337,78 @@ BEGIN
 	RETURN outcome;
 END $$;
 
+-- ---- refunds: sums ----------------------------------------------------------------
+
+CREATE FUNCTION model.is_later(at timestamptz, r model.receipts) RETURNS boolean LANGUAGE sql AS $$ SELECT coalesce(at > r.refund_told_at, true) $$;
+
+-- The receipt with the sum noted, unless a later one is known.
+CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
+BEGIN
+	IF (CASE WHEN f.occurred_at <> r.refund_told_at THEN f.occurred_at > r.refund_told_at ELSE f.amount > r.refund_told END) THEN
+		r.refund_told := f.amount;
+		r.refund_told_at := f.occurred_at;
+	END IF;
+	RETURN r;
+END $$;
+
+-- What of the latest sum has to be booked: what the books, what is on its way
+-- and what was taken back since do not explain.
+CREATE FUNCTION model.gap(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
+	SELECT greatest(r.refund_told - coalesce(sum(f.amount) FILTER (WHERE f.status IN ('succeeded', 'processing', 'abnormal')
+		OR ((f.status = 'reversed' OR f.takes_back) AND model.is_later(f.settled_at, r))), 0), 0)
+	FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no $$;
+
+-- Refunds that were booked for a sum that named none.
+CREATE FUNCTION model.nameless(t text, r model.receipts) RETURNS SETOF model.refunds LANGUAGE sql AS $$
+	SELECT * FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
+		AND f.channel_refund_no IS NULL AND starts_with(f.refund_no, 'C' || r.receipt_no || '-') $$;
+
+-- The number of the next one: the books can reach a sum more than once.
+CREATE FUNCTION model.nameless_no(t text, r model.receipts, reached bigint) RETURNS text LANGUAGE sql AS $$
+	SELECT number FROM (SELECT 'C' || r.receipt_no || '-' || reached || CASE WHEN n = 1 THEN '' ELSE '-' || n END AS number, n FROM generate_series(1, 1000) AS n) AS numbers
+	WHERE NOT EXISTS (SELECT FROM model.refunds f WHERE f.tenant_id = t AND f.refund_no = number) ORDER BY n LIMIT 1 $$;
+
+-- Book a refund that nobody knows.
+CREATE FUNCTION model.adopt_refund(t text, number text, r model.receipts, f model.refund_fact, amount bigint) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM model.insert_refund(t, number, r, amount, 'channel', NULL, f.channel_refund_no, NULL);
+	RETURN model.settle_known(t, number, f, r.excess);
+END $$;
+
+-- ---- refunds: whatever is told ------------------------------------------------------
+
+-- What is wrong with a fact, so that it is kept and changes nothing.
+CREATE FUNCTION model.refund_nonsense(t text, f model.refund_fact, x model.refunds, r model.receipts) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	number text := model.adopted_no(f, NULL);
+	other model.refunds;
+BEGIN
+	IF f.result NOT IN ('succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed') THEN
+		RETURN 'unmapped_event';
+	ELSIF '' IN (coalesce(f.refund_no, '-'), coalesce(f.channel_refund_no, '-'), coalesce(f.payment_no, '-'), coalesce(f.channel, '-'), coalesce(f.trade_no, '-')) THEN
+		RETURN 'refund_unmatched';
+	ELSIF f.amount <= 0 OR (f.currency IS NOT NULL AND NOT model.is_currency(f.currency)) THEN
+		RETURN CASE WHEN x.refund_no IS NULL THEN 'refund_unmatched' ELSE 'refund_amount_differs' END;
+	ELSIF r.receipt_no IS NULL OR (x.refund_no IS NULL AND f.result = 'timeout') THEN
+		RETURN 'orphan';
+	ELSIF x.refund_no IS NOT NULL THEN
+		other := model.refund_at_channel(t, x.channel, x.account, f.channel_refund_no);
+		RETURN CASE WHEN NOT model.fits(f, r) OR other.refund_no <> x.refund_no THEN 'refund_unmatched' END;
+	END IF;
+	RETURN CASE WHEN NOT model.is_amount(f.amount) OR r.currency IS NULL OR upper(coalesce(f.currency, r.currency)) <> r.currency
+		OR (f.cumulative AND f.result <> 'succeeded') OR (number IS NULL AND NOT f.cumulative) OR (model.refund_of(t, number)).refund_no IS NOT NULL
+		OR (number ~ '^A[0-9]+$' AND number <> 'A' || r.receipt_no) THEN 'refund_unmatched' END;
+END $$;
+
 CREATE FUNCTION model.settle(t text, f model.refund_fact) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds := model.refund_meant(t, f, NULL);
 	r model.receipts := model.receipt_of(t, x.receipt_no);
-	other model.refunds;
-	number text;
-	news bigint;
+	number text := model.adopted_no(f, NULL);
+	amount bigint := f.amount;
+	is_sum boolean := f.cumulative AND f.result = 'succeeded';
 	kind text;
-	outcome text;
+	outcome text := 'duplicate';
 BEGIN
 	IF x.refund_no IS NULL THEN
 		r := model.money_of(t, f);
@@ -352,50 +416,47 @@ BEGIN
 		-- the number is what counts
 		IF x.refund_no IS NOT NULL THEN r := model.receipt_of(t, x.receipt_no); END IF;
 	END IF;
-	number := model.adopted_no(f, r.receipt_no);
-
-	IF f.result NOT IN ('succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed') THEN
-		kind := 'unmapped_event';
-	ELSIF '' IN (coalesce(f.refund_no, '-'), coalesce(f.channel_refund_no, '-'), coalesce(f.payment_no, '-'), coalesce(f.channel, '-'), coalesce(f.trade_no, '-')) THEN
-		kind := 'refund_unmatched';
-	ELSIF f.amount <= 0 OR (f.currency IS NOT NULL AND NOT model.is_currency(f.currency)) THEN
-		kind := CASE WHEN x.refund_no IS NULL THEN 'refund_unmatched' ELSE 'refund_amount_differs' END;
-	ELSIF r.receipt_no IS NULL OR (x.refund_no IS NULL AND f.result = 'timeout') THEN
-		kind := 'refund_unmatched';
-		outcome := 'orphan';
-	ELSIF x.refund_no IS NULL THEN
-		IF NOT model.is_amount(f.amount) OR r.currency IS NULL OR upper(coalesce(f.currency, r.currency)) <> r.currency
-			OR (f.cumulative AND f.result <> 'succeeded') OR number IS NULL OR (model.refund_of(t, number)).refund_no IS NOT NULL
-			OR (number ~ '^A[0-9]+$' AND number <> 'A' || r.receipt_no)
-		THEN kind := 'refund_unmatched'; END IF;
-	ELSE
-		other := model.refund_at_channel(t, x.channel, x.account, f.channel_refund_no);
-		IF NOT model.fits(f, r) OR other.refund_no <> x.refund_no THEN kind := 'refund_unmatched'; END IF;
-	END IF;
-
+	kind := model.refund_nonsense(t, f, x, r);
 	IF kind IS NOT NULL THEN
-		outcome := coalesce(outcome, 'kept');
-		PERFORM model.refund_anomaly(t, kind, x, r, f);
-	ELSIF x.refund_no IS NULL THEN
-		news := f.amount - CASE WHEN f.cumulative THEN r.refunded ELSE 0 END;
-		IF news <= 0 THEN
-			outcome := 'duplicate';
-		ELSE
-			PERFORM model.insert_refund(t, number, r, news, 'channel', NULL, f.channel_refund_no, NULL);
-			outcome := model.settle_known(t, number, f, r.excess);
-			PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', coalesce(model.adopted_no(f, NULL), f.trade_no, f.payment_no, ''), 'adopted');
-			x := model.refund_of(t, number);
-		END IF;
-	ELSE
-		outcome := model.settle_known(t, x.refund_no, f, r.excess);
-		x := model.refund_of(t, x.refund_no);
+		outcome := CASE kind WHEN 'orphan' THEN kind ELSE 'kept' END;
+		PERFORM model.refund_anomaly(t, CASE kind WHEN 'orphan' THEN 'refund_unmatched' ELSE kind END, x, r, f);
+		RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no,
+			CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::model.refund_answer;
 	END IF;
+
+	-- of a refund that nobody knows: what of it is not booked yet
+	IF is_sum THEN
+		amount := model.gap(t, model.with_sum(r, f));
+	ELSIF x.refund_no IS NULL AND f.result = 'succeeded' AND NOT coalesce(f.occurred_at > r.refund_told_at, false) THEN
+		SELECT * INTO x FROM model.nameless(t, r) AS n WHERE n.amount = f.amount ORDER BY n.refund_no LIMIT 1;
+		amount := greatest(f.amount - (SELECT coalesce(sum(n.amount), 0) FROM model.nameless(t, r) AS n), 0);
+	END IF;
+	IF x.refund_no IS NOT NULL THEN
+		number := x.refund_no;
+		outcome := model.settle_known(t, number, f, r.excess);
+	ELSIF amount > 0 THEN
+		number := coalesce(number, model.nameless_no(t, r, r.refunded + amount));
+		outcome := model.adopt_refund(t, number, r, f, amount);
+		PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', coalesce(model.adopted_no(f, NULL), f.trade_no, f.payment_no, ''), 'adopted');
+	END IF;
+	x := model.refund_of(t, number);
+
 	r := model.receipt_of(t, r.receipt_no);
-	IF f.result IN ('failed', 'closed', 'abnormal') AND r.refund_told > r.refunded THEN
-		PERFORM model.cover_sum(t, r.receipt_no);
+	IF is_sum AND upper(coalesce(f.currency, r.currency)) = r.currency THEN
+		UPDATE model.receipts m SET refund_told = n.refund_told, refund_told_at = n.refund_told_at
+		FROM model.with_sum(r, f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
+		r := model.receipt_of(t, r.receipt_no);
 	END IF;
-	RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no,
-		CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::model.refund_answer;
+	IF x.refund_no IS NULL AND is_sum AND r.refund_told > r.refunded THEN outcome := 'kept'; END IF;
+
+	-- whatever the fact was: the latest sum is booked, or explained
+	amount := model.gap(t, r);
+	IF amount > 0 THEN
+		PERFORM model.adopt_refund(t, model.nameless_no(t, r, r.refunded + amount), r, ROW (NULL, r.payment_no, NULL, NULL, NULL, NULL, r.refunded + amount, r.currency, r.refund_told_at,
+			'succeeded', true, false)::model.refund_fact, amount);
+		r := model.receipt_of(t, r.receipt_no);
+	END IF;
+	RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no, model.remainder(r))::model.refund_answer;
 END $$;
 
 CREATE FUNCTION model.settle_refund(tenant_id text, refund_no text, result text, channel_refund_no text DEFAULT NULL, amount bigint DEFAULT NULL,
@@ -409,115 +470,6 @@ BEGIN
 	a := model.settle(tenant_id, ROW (refund_no, payment_no, channel, account, trade_no, channel_refund_no, amount, currency, occurred_at,
 		coalesce(result, ''), false, false)::model.refund_fact);
 	RETURN ROW (a.outcome, a.status, a.remainder)::idem_settle_refund_result;
-END $$;
-
--- ---- refunds: sums ----------------------------------------------------------------
-
-CREATE FUNCTION model.is_later(at timestamptz, r model.receipts) RETURNS boolean LANGUAGE sql AS $$ SELECT coalesce(at > r.refund_told_at, true) $$;
-
--- What of the latest sum has to be booked: what the books, what is on its way
--- and what was taken back since do not explain.
-CREATE FUNCTION model.unbooked(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
-	SELECT CASE WHEN r.refund_told <= r.refunded THEN 0 ELSE r.refund_told - r.refunded - (
-		SELECT coalesce(sum(f.amount), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no
-			AND (f.status IN ('processing', 'abnormal')
-				OR ((f.status = 'reversed' OR f.takes_back) AND f.status <> 'succeeded' AND model.is_later(f.settled_at, r)))) END $$;
-
-CREATE FUNCTION model.book_sum(t text, number text, f model.refund_fact, rest bigint) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-BEGIN
-	f.cumulative := true;
-	f.amount := (model.receipt_of(t, number)).refunded + rest;
-	RETURN model.settle(t, f);
-END $$;
-
--- A refund that may have been part of the sum has failed.
-CREATE FUNCTION model.cover_sum(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	r model.receipts := model.receipt_of(t, number);
-	rest bigint := model.unbooked(t, r);
-BEGIN
-	IF rest > 0 THEN
-		PERFORM model.book_sum(t, number, ROW (NULL, r.payment_no, r.channel, NULL, r.trade_no, NULL, NULL, r.currency, r.refund_told_at,
-			'succeeded', true, false)::model.refund_fact, rest);
-	END IF;
-END $$;
-
--- The receipt with the sum noted, unless a later one is known.
-CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
-BEGIN
-	IF (CASE WHEN f.occurred_at <> r.refund_told_at THEN f.occurred_at > r.refund_told_at ELSE f.amount > r.refund_told END) THEN
-		r.refund_told := f.amount;
-		r.refund_told_at := f.occurred_at;
-	END IF;
-	RETURN r;
-END $$;
-
-CREATE FUNCTION model.note_sum(t text, number text, f model.refund_fact) RETURNS void LANGUAGE sql AS $$
-	UPDATE model.receipts m SET refund_told = r.refund_told, refund_told_at = r.refund_told_at
-	FROM model.with_sum(model.receipt_of(t, number), f) AS r WHERE m.tenant_id = t AND m.receipt_no = number $$;
-
-CREATE FUNCTION model.answer_without_refund(r model.receipts, outcome text) RETURNS model.refund_answer LANGUAGE sql AS $$
-	SELECT outcome, NULL::text, NULL::text, r.receipt_no, r.payment_no, model.remainder(r) $$;
-
--- A refund told by name, where a sum that named none was booked before.
-CREATE FUNCTION model.settle_part(t text, f model.refund_fact, r model.receipts) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-DECLARE
-	nameless bigint;
-	same text;
-BEGIN
-	SELECT coalesce(sum(x.amount), 0), (array_agg(x.refund_no ORDER BY x.created_at) FILTER (WHERE x.amount = f.amount))[1] INTO nameless, same
-	FROM model.refunds x WHERE x.tenant_id = t AND x.receipt_no = r.receipt_no AND x.status = 'succeeded' AND x.channel_refund_no IS NULL
-		AND starts_with(x.refund_no, 'C' || r.receipt_no || '-');
-	IF nameless = 0 OR f.occurred_at > r.refund_told_at THEN
-		RETURN model.settle(t, f);
-	ELSIF same IS NOT NULL THEN
-		f.refund_no := same;
-		RETURN model.settle(t, f);
-	ELSIF nameless >= f.amount THEN
-		RETURN model.answer_without_refund(r, 'duplicate');
-	END IF;
-	RETURN model.book_sum(t, r.receipt_no, f, f.amount - nameless);
-END $$;
-
-CREATE FUNCTION model.settle_told(t text, f model.refund_fact) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-DECLARE
-	x model.refunds := model.refund_meant(t, f, NULL);
-	r model.receipts;
-	rest bigint;
-	a model.refund_answer;
-	nameless model.refund_fact := f;
-BEGIN
-	IF f.result <> 'succeeded' OR (x.refund_no IS NOT NULL AND NOT f.cumulative) THEN RETURN model.settle(t, f); END IF;
-	r := CASE WHEN x.refund_no IS NOT NULL THEN model.receipt_of(t, x.receipt_no) ELSE model.money_of(t, f) END;
-	IF r.payment_no IS NULL OR NOT model.fits(f, r) OR NOT model.is_amount(f.amount) OR NOT coalesce(f.currency = r.currency, f.currency IS NULL) THEN
-		RETURN model.settle(t, f);
-	END IF;
-
-	x := model.refund_meant(t, f, r);
-	IF x.receipt_no <> r.receipt_no THEN RETURN model.settle(t, f); END IF;
-	IF NOT f.cumulative THEN
-		IF x.refund_no IS NOT NULL THEN RETURN model.settle(t, f); END IF;
-		RETURN model.settle_part(t, f, r);
-	END IF;
-	IF x.refund_no IS NOT NULL THEN
-		PERFORM model.note_sum(t, r.receipt_no, f);
-		a := model.settle(t, f);
-		rest := model.unbooked(t, model.receipt_of(t, r.receipt_no));
-		nameless.refund_no := NULL;
-		nameless.channel_refund_no := NULL;
-		IF rest > 0 THEN PERFORM model.book_sum(t, r.receipt_no, nameless, rest); END IF;
-		RETURN a;
-	END IF;
-	rest := model.unbooked(t, model.with_sum(r, f));
-	IF rest > 0 THEN
-		a := model.book_sum(t, r.receipt_no, f, rest);
-		-- what was kept changes nothing
-		IF a.outcome = 'applied' THEN PERFORM model.note_sum(t, r.receipt_no, f); END IF;
-		RETURN a;
-	END IF;
-	PERFORM model.note_sum(t, r.receipt_no, f);
-	r := model.receipt_of(t, r.receipt_no);
-	RETURN model.answer_without_refund(r, CASE WHEN r.refund_told > r.refunded THEN 'kept' ELSE 'duplicate' END);
 END $$;
 
 -- ---- disputes -----------------------------------------------------------------
@@ -775,7 +727,7 @@ BEGIN
 		r.status := x.status;
 		r.payment_no := n.payment_no;
 	ELSIF e.kind LIKE 'refund%' THEN
-		a := model.settle_told(t, ROW (nullif(n.biz_no, ''), nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''), nullif(n.channel_refund_no, ''),
+		a := model.settle(t, ROW (nullif(n.biz_no, ''), nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''), nullif(n.channel_refund_no, ''),
 			n.refund_amount, currency, n.occurred_at,
 			CASE e.kind WHEN 'refunded' THEN 'succeeded' ELSE replace(e.kind, 'refund_', '') END, e.refund_amount_is = 'cumulative', e.after_success = 'reverse')::model.refund_fact);
 		r := ROW (a.outcome, NULL, a.status, a.payment_no, a.receipt_no, a.refund_no)::idem_receive_notification_result;

@@ -103,9 +103,6 @@ BEGIN
 	RETURN args;
 END $$;
 
--- Do channels tell refunds as sums, too?
-CREATE FUNCTION model.tells_sums() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(current_setting('model.sums', true), 'off') = 'on' $$;
-
 -- What a channel tells: of money, of a refund by name or as a sum, of a dispute.
 CREATE FUNCTION model.some_notification(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -137,11 +134,11 @@ BEGIN
 			args := args || jsonb_build_object('biz_no', model.one_of('d', 12), 'channel', 'stripe',
 				'event', model.pick('charge.dispute.created', 'charge.dispute.created', 'charge.dispute.closed.won', 'charge.dispute.closed.lost'));
 		ELSIF r.channel = 'alipay' THEN
-			args := args || jsonb_build_object('event', 'TRADE_SUCCESS', 'refund_amount', CASE WHEN model.tells_sums() THEN r.refunded + coalesce(f.amount, model.an_amount()) END);
+			args := args || jsonb_build_object('event', 'TRADE_SUCCESS', 'refund_amount', r.refunded + coalesce(f.amount, model.an_amount()));
 		ELSIF r.channel = 'wechat' THEN
 			args := args || jsonb_build_object('event', model.pick('REFUND.SUCCESS', 'REFUND.SUCCESS', 'REFUND.SUCCESS', 'REFUND.CLOSED', 'REFUND.ABNORMAL'));
 		ELSE
-			event := model.pick('refund.updated.succeeded', 'refund.updated.succeeded', 'refund.updated.succeeded', 'refund.failed', CASE WHEN model.tells_sums() THEN 'charge.refunded' ELSE 'refund.failed' END);
+			event := model.pick('refund.updated.succeeded', 'refund.updated.succeeded', 'refund.updated.succeeded', 'refund.failed', 'charge.refunded');
 			args := args || jsonb_build_object('event', event, 'channel_refund_no', coalesce(f.channel_refund_no, CASE WHEN model.chance(80) THEN model.one_of('c', 40) END));
 			IF event = 'charge.refunded' THEN args := args || jsonb_build_object('biz_no', NULL, 'channel_refund_no', NULL, 'refund_amount', r.refunded + model.an_amount()); END IF;
 		END IF;
