@@ -244,12 +244,11 @@ tells_new_sum(const Settle *settle)
 
 /* What is answered of a refund of which nothing has to be booked */
 static const char *
-outcome_of_known_money(const Settle *settle)
+outcome_unbooked(const Settle *settle)
 {
-	const Receipt *receipt = settle->receipt;
-
 	/* what explains the sum can still turn out not to */
-	return settle->fact->cumulative && receipt->refund_told > receipt->refunded ?
+	return settle->fact->cumulative &&
+		DatumGetInt64(settle->fact->amount.value) > settle->receipt->refunded ?
 		"kept" : "duplicate";
 }
 
@@ -261,7 +260,7 @@ recognize_unknown(IdemCall *call, const Settle *settle)
 	if (!is_adoptable(call, settle))
 		return keep(call, settle, "refund_unmatched", "kept");
 	if (tells_sum(settle) && !tells_new_sum(settle) && refund_sum_gap(call, settle->receipt) == 0)
-		return outcome_of_known_money(settle);
+		return outcome_unbooked(settle);
 	return NULL;
 }
 
@@ -512,12 +511,17 @@ reckon(IdemCall *call, Settle *settle)
 	const RefundFact *fact = settle->fact;
 	const Receipt *receipt = settle->receipt;
 	Refund	   *same = NULL;
+	int64		nameless;
 
 	settle->amount = DatumGetInt64(fact->amount.value);
 	if (fact->cumulative)
 		settle->amount = refund_sum_gap_told(call, fact, receipt);
-	else if (settle->result == RESULT_SUCCEEDED)
-		settle->amount -= Min(settle->amount, refund_sum_nameless(call, fact, receipt, &same));
+	else
+	{
+		nameless = refund_sum_nameless(call, fact, settle->result, receipt, &same);
+		if (settle->result == RESULT_SUCCEEDED)
+			settle->amount -= Min(settle->amount, nameless);
+	}
 	settle->takes_place = same != NULL;
 	settle->refund = same;
 	settle->number = is_named(fact) ? refund_number_of(fact, receipt).value :
@@ -609,7 +613,7 @@ settle_locked(IdemCall *call, Settle *settle)
 	settle->is_done = true;
 	if (tells_sum(settle))
 		refund_sum_note(call, settle->fact, settle->receipt);
-	return settle->refund != NULL ? outcome : outcome_of_known_money(settle);
+	return settle->refund != NULL ? outcome : outcome_unbooked(settle);
 }
 
 /* One attempt; NULL: begin again */

@@ -59,6 +59,7 @@ extern Datum refund_sum_number(IdemCall *call, const Receipt *receipt, int64 sum
  * How much of the nameless refunds a refund can be part of that nobody knows
  * and that is told by name; same: the one of just its amount, NULL if there is none.
  */
-extern int64 refund_sum_nameless(IdemCall *call, const RefundFact *fact, const Receipt *receipt, Refund **same);
+extern int64 refund_sum_nameless(IdemCall *call, const RefundFact *fact, RefundResult result,
+								 const Receipt *receipt, Refund **same);
 
 #endif							/* IDEM_REFUND_SETTLE_H */

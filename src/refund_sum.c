@@ -29,7 +29,8 @@
  * that we do not know and that is told by name afterwards, not younger than the
  * sum, is part of it: it takes the place of the nameless one of just its amount,
  * if there is one; else it is booked as far as it exceeds all the nameless ones.
- * How an adopted sum is cut into refunds depends on what was told first.
+ * One that comes back later than T was told takes that place too, and is reversed
+ * in it.  How an adopted sum is cut into refunds depends on what was told first.
  *-------------------------------------------------------------------------
  */
 #include "refund_settle.h"
@@ -145,8 +146,24 @@ is_nameless(const Refund *refund, const char *prefix)
 		strncmp(TextDatumGetCString(refund->refund_no), prefix, strlen(prefix)) == 0;
 }
 
+/*
+ * Can a refund that is told by name have been in the sum?  One that comes back
+ * explains the sum if it is told first, and it must be the same if it is told
+ * afterwards.
+ */
+static bool
+can_be_part(const RefundFact *fact, RefundResult result, const Receipt *receipt)
+{
+	if (result == RESULT_REVERSED || (refund_is_failure(result) && fact->reversing))
+		return is_later(fact->occurred_at, receipt);
+	return result == RESULT_SUCCEEDED &&
+		(fact->occurred_at.isnull || receipt->refund_told_at.isnull ||
+		 !is_later(fact->occurred_at, receipt));
+}
+
 int64
-refund_sum_nameless(IdemCall *call, const RefundFact *fact, const Receipt *receipt, Refund **same)
+refund_sum_nameless(IdemCall *call, const RefundFact *fact, RefundResult result,
+					const Receipt *receipt, Refund **same)
 {
 	int64		amount = DatumGetInt64(fact->amount.value);
 	const char *prefix = refund_sum_prefix(receipt);
@@ -154,8 +171,7 @@ refund_sum_nameless(IdemCall *call, const RefundFact *fact, const Receipt *recei
 	ListCell   *cell;
 
 	*same = NULL;
-	if (!fact->occurred_at.isnull && !receipt->refund_told_at.isnull &&
-		is_later(fact->occurred_at, receipt))
+	if (!can_be_part(fact, result, receipt))
 		return 0;
 	foreach(cell, refund_look_all(call, receipt->receipt_no))
 	{

@@ -363,6 +363,12 @@ CREATE FUNCTION model.nameless(t text, r model.receipts) RETURNS SETOF model.ref
 	SELECT * FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
 		AND f.channel_refund_no IS NULL AND starts_with(f.refund_no, 'C' || r.receipt_no || '-') $$;
 
+-- Can a refund told by name be one of them?  Not one that is younger than the
+-- sum, unless it has come back since.
+CREATE FUNCTION model.can_be_part(f model.refund_fact, r model.receipts) RETURNS boolean LANGUAGE sql AS $$
+	SELECT CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
+		ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND model.is_later(f.occurred_at, r) END $$;
+
 -- The number of the next one: the books can reach a sum more than once.
 CREATE FUNCTION model.nameless_no(t text, r model.receipts, reached bigint) RETURNS text LANGUAGE sql AS $$
 	SELECT number FROM (SELECT 'C' || r.receipt_no || '-' || reached || CASE WHEN n = 1 THEN '' ELSE '-' || n END AS number, n FROM generate_series(1, 1000) AS n) AS numbers
@@ -427,9 +433,9 @@ BEGIN
 	-- of a refund that nobody knows: what of it is not booked yet
 	IF is_sum THEN
 		amount := model.gap(t, model.with_sum(r, f));
-	ELSIF x.refund_no IS NULL AND f.result = 'succeeded' AND NOT coalesce(f.occurred_at > r.refund_told_at, false) THEN
+	ELSIF x.refund_no IS NULL AND model.can_be_part(f, r) THEN
 		SELECT * INTO x FROM model.nameless(t, r) AS n WHERE n.amount = f.amount ORDER BY n.refund_no LIMIT 1;
-		amount := greatest(f.amount - (SELECT coalesce(sum(n.amount), 0) FROM model.nameless(t, r) AS n), 0);
+		IF f.result = 'succeeded' THEN amount := greatest(f.amount - (SELECT coalesce(sum(n.amount), 0) FROM model.nameless(t, r) AS n), 0); END IF;
 	END IF;
 	IF x.refund_no IS NOT NULL THEN
 		number := x.refund_no;
@@ -447,7 +453,7 @@ BEGIN
 		FROM model.with_sum(r, f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
 		r := model.receipt_of(t, r.receipt_no);
 	END IF;
-	IF x.refund_no IS NULL AND is_sum AND r.refund_told > r.refunded THEN outcome := 'kept'; END IF;
+	IF x.refund_no IS NULL AND is_sum AND f.amount > r.refunded THEN outcome := 'kept'; END IF;
 
 	-- whatever the fact was: the latest sum is booked, or explained
 	amount := model.gap(t, r);
