@@ -15,6 +15,8 @@
  *	  the refund.  Then, for a number that is written for the first time, its
  *	  name, and look dirty for it once more.
  * 4. Book the money and move the refund, on a fact edge if need be.
+ * 5. Note the sum, if one was told, and book what of the latest sum nothing
+ *	  explains any more: see refund_sum.c.
  *
  * What came late or came twice is told by time: a failure older than the last
  * submit is that of an earlier attempt; a success older than a failure that
@@ -41,7 +43,6 @@ typedef struct Settle
 	Refund	   *refund;			/* NULL: unknown */
 	Receipt    *receipt;		/* that its money came from; NULL: unknown */
 	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
-	bool		takes_place;	/* the refund is a nameless one that it turns out to be */
 	Datum		number;			/* of one that is to be adopted, */
 	int64		amount;			/* and what of it: 0 if it is booked already */
 	bool		is_done;		/* under the locks, and not only answered */
@@ -502,8 +503,8 @@ lock_receipt(IdemCall *call, Settle *settle)
 }
 
 /*
- * Of a refund that nobody knows: what of it is not booked yet.  It can be a
- * nameless one of a sum, or part of several.
+ * Of a refund that nobody knows: what of it is not booked yet.  It can turn out
+ * to be a nameless one of a sum, or part of several.
  */
 static void
 reckon(IdemCall *call, Settle *settle)
@@ -522,7 +523,6 @@ reckon(IdemCall *call, Settle *settle)
 		if (settle->result == RESULT_SUCCEEDED)
 			settle->amount -= Min(settle->amount, nameless);
 	}
-	settle->takes_place = same != NULL;
 	settle->refund = same;
 	settle->number = is_named(fact) ? refund_number_of(fact, receipt).value :
 		refund_sum_number(call, receipt, receipt->refunded + settle->amount);
@@ -580,7 +580,6 @@ lock_all(IdemCall *call, Settle *settle)
 static void
 look_around(IdemCall *call, Settle *settle, IdemSight sight)
 {
-	settle->takes_place = false;
 	settle->receipt = NULL;
 	settle->refund = refund_find(call, settle->fact, NULL, sight);
 	if (settle->money != NULL)

@@ -149,6 +149,9 @@ my %faults = (
 	'a refund takes too little of a grant' => [ 'entitlement', 'UPDATE', 'NEW.revoked > OLD.revoked + 1', 'NEW.revoked := NEW.revoked - 1;', '' ],
 	'a notification is not remembered' => [ 'notification', 'INSERT', 'true', 'NEW.notify_id := NEW.notify_id || random();', '' ],
 	'a won dispute still counts' => [ 'receipt', 'UPDATE', 'NEW.disputed < OLD.disputed', 'NEW.disputed := OLD.disputed;', $unchecked ],
+	'a sum is forgotten' => [ 'receipt', 'UPDATE', 'NEW.refund_told <> OLD.refund_told',
+		'NEW.refund_told := OLD.refund_told; NEW.refund_told_at := OLD.refund_told_at;', '' ],
+	'what fails explains a sum for good' => [ 'refund', 'UPDATE', "NEW.status IN ('failed', 'closed') AND OLD.status = 'processing'", 'NEW.takes_back := true;', '' ],
 	'a retry is sent with nothing reserved' => [ 'refund', 'UPDATE', "OLD.status = 'failed' AND NEW.status = 'processing'",
 		"UPDATE public.idem_receipt SET refund_reserved = refund_reserved - NEW.amount WHERE tenant_id = NEW.tenant_id AND receipt_no = NEW.receipt_no;", $unchecked ]);
 
