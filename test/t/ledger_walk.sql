@@ -286,11 +286,6 @@ DECLARE
 BEGIN
 	SELECT * INTO call, args FROM model.some_action(t);
 	SELECT string_agg(format('%I => %L', key, value), ', ') INTO given FROM jsonb_each_text(jsonb_build_object('tenant_id', t) || args);
-	started := clock_timestamp();
-	PERFORM set_config('model.n', n::text, false),
-		set_config('model.planned', jsonb_build_object('tenant_id', t, 'session', session, 'n', n, 'call', call, 'args', args, 'started', started)::text, false);
-	second := format('INSERT INTO model.log SELECT %L, %s, %s, %L, %L::jsonb, to_jsonb(r), pg_current_xact_id_if_assigned() IS NOT NULL, %L, clock_timestamp() FROM %s(%s) AS r',
-		t, session, n, call, args, started, CASE call WHEN 'expire_payment' THEN 'model.really_expire_payment' ELSE 'idem_' || call END, given);
 	IF model.chance(5) THEN
 		first := 'BEGIN';
 		third := 'ROLLBACK';
@@ -298,12 +293,19 @@ BEGIN
 		first := format('BEGIN ISOLATION LEVEL %s; SELECT count(*) FROM idem_cluster', model.pick('REPEATABLE READ', 'SERIALIZABLE'));
 		third := 'COMMIT';
 	END IF;
+	started := clock_timestamp();
+	PERFORM set_config('model.n', n::text, false),
+		set_config('model.planned', jsonb_build_object('tenant_id', t, 'session', session, 'n', n, 'call', call, 'args', args, 'started', started, 'alone', third IS NULL)::text, false);
+	second := format('INSERT INTO model.log SELECT %L, %s, %s, %L, %L::jsonb, to_jsonb(r), pg_current_xact_id_if_assigned() IS NOT NULL, %L, clock_timestamp() FROM %s(%s) AS r',
+		t, session, n, call, args, started, CASE call WHEN 'expire_payment' THEN 'model.really_expire_payment' ELSE 'idem_' || call END, given);
 END $$;
 
--- The call that was planned last raised an error.
+-- The call that was planned last raised an error.  Of a transaction only its
+-- commit is told here: then it lost a race, and nothing of it was done.
 CREATE FUNCTION model.note_error(code text) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO model.log SELECT tenant_id, session, n, call, args, jsonb_build_object('sqlstate', code), false, started, clock_timestamp()
-	FROM jsonb_to_record(current_setting('model.planned')::jsonb) AS p (tenant_id text, session int, n int, call text, args jsonb, started timestamptz) $$;
+	FROM jsonb_to_record(current_setting('model.planned')::jsonb) AS p (tenant_id text, session int, n int, call text, args jsonb, started timestamptz, alone boolean)
+	WHERE alone OR code <> '40001' $$;
 
 -- ---- the twin follows ---------------------------------------------------------------
 
