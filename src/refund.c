@@ -23,7 +23,8 @@ enum
 {
 	TENANT_ID = 1, REFUND_NO, RECEIPT_NO, PAYMENT_NO, ORDER_ID, PURCHASE_NO, CHANNEL,
 	ACCOUNT, CHANNEL_REFUND_NO, AMOUNT, CURRENCY, STATUS, VERSION, CAUSE, HELD, REASON,
-	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT, TAKES_BACK, NATTS = TAKES_BACK
+	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT, TAKES_BACK, SUCCEEDED_AT,
+	NATTS = SUCCEEDED_AT
 };
 
 const IdemIndex refund_by_no = {"idem_refund", "idem_refund_pkey", NATTS};
@@ -49,8 +50,9 @@ static IdemQuery insert_refund = IDEM_QUERY(
 static IdemQuery store_refund = IDEM_QUERY(
 	"UPDATE @schema@.idem_refund SET status = $2, channel_refund_no = $3, held = $4,"
 	" submitted_at = $5, next_check_at = $6, settled_at = $7, takes_back = $8,"
-	" version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
-	TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID);
+	" succeeded_at = $9, version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
+	TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID,
+	TIMESTAMPTZOID);
 
 
 /* ---------- rows ---------- */
@@ -87,6 +89,7 @@ refund_of_row(const IdemRow *row)
 	refund->next_check_at = IDEM_NULLABLE(row, NEXT_CHECK_AT);
 	refund->settled_at = IDEM_NULLABLE(row, SETTLED_AT);
 	refund->takes_back = DatumGetBool(IDEM_COLUMN(row, TAKES_BACK));
+	refund->succeeded_at = IDEM_NULLABLE(row, SUCCEEDED_AT);
 	return refund;
 }
 
@@ -185,6 +188,7 @@ refund_of_receipt(const Receipt *receipt, Datum refund_no, int64 amount, const c
 	refund->submitted_at = IDEM_NULL;
 	refund->next_check_at = IDEM_NULL;
 	refund->settled_at = IDEM_NULL;
+	refund->succeeded_at = IDEM_NULL;
 	return refund;
 }
 
@@ -237,7 +241,8 @@ refund_store(IdemCall *call, Refund *refund)
 		refund->submitted_at,
 		refund->next_check_at,
 		refund->settled_at,
-		IDEM_VALUE(BoolGetDatum(refund->takes_back))
+		IDEM_VALUE(BoolGetDatum(refund->takes_back)),
+		refund->succeeded_at
 	};
 
 	if (idem_run(call, &store_refund, args) != 1)

@@ -50,6 +50,7 @@ typedef struct Refund
 	NullableDatum next_check_at;
 	NullableDatum settled_at;	/* when its last result happened at the channel */
 	bool		takes_back;		/* that result, a failure, takes back any success before it */
+	NullableDatum succeeded_at; /* when it succeeded at the channel; infinity: it was others */
 } Refund;
 
 extern const IdemIndex refund_by_no;		/* tenant_id, refund_no */

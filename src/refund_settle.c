@@ -34,262 +34,6 @@
 
 #include "access/transam.h"
 
-/* What is known, and later locked, of the thing that a fact is about */
-typedef struct Settle
-{
-	const RefundFact *fact;
-	RefundResult result;
-	const Receipt *money;		/* what it is about, if that need not be found */
-	Refund	   *refund;			/* NULL: unknown */
-	Receipt    *receipt;		/* that its money came from; NULL: unknown */
-	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
-	Datum		number;			/* of one that is to be adopted, */
-	int64		amount;			/* and what of it: 0 if it is booked already */
-	bool		is_done;		/* under the locks, and not only answered */
-} Settle;
-
-
-/* ---------- what fits nothing ---------- */
-
-/* What a human will see of the fact */
-static NullableDatum
-describe(IdemCall *call, const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	AnomalyDetail *detail = anomaly_detail(call);
-
-	anomaly_detail_text(detail, "result", IDEM_TEXT(fact->result));
-	anomaly_detail_text(detail, "refund_no", fact->refund_no);
-	anomaly_detail_text(detail, "channel_refund_no", fact->channel_refund_no);
-	anomaly_detail_text(detail, "payment_no", fact->payment_no);
-	anomaly_detail_text(detail, "channel", fact->channel);
-	anomaly_detail_text(detail, "account", fact->account);
-	anomaly_detail_text(detail, "trade_no", fact->trade_no);
-	anomaly_detail_amount(detail, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
-	anomaly_detail_text(detail, "currency", fact->currency);
-	if (settle->refund != NULL)
-		anomaly_detail_amount(detail, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
-	return anomaly_detail_done(detail);
-}
-
-static NullableDatum
-order_of(const Settle *settle)
-{
-	return settle->receipt == NULL ? IDEM_NULL : settle->receipt->order_id;
-}
-
-/* The number that the fact's refund has or would have, or what else there is */
-static Datum
-key_of(const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	NullableDatum number;
-
-	if (settle->refund != NULL)
-		return settle->refund->refund_no;
-	number = refund_number_of(fact, settle->receipt);
-	if (!number.isnull)
-		return number.value;
-	if (idem_is_given(fact->trade_no))
-		return fact->trade_no.value;
-	return idem_is_given(fact->payment_no) ? fact->payment_no.value : CStringGetTextDatum("");
-}
-
-static void
-open_anomaly(IdemCall *call, const Settle *settle, const char *kind)
-{
-	anomaly_open(call, kind, "refund", key_of(settle), order_of(settle), describe(call, settle));
-}
-
-/* The receipt's refunds and disputes exceed it */
-static void
-open_over_refund(IdemCall *call, const Settle *settle)
-{
-	anomaly_open(call, "over_refund", "receipt", settle->receipt->receipt_no,
-				 settle->receipt->order_id, describe(call, settle));
-}
-
-static bool
-is_empty(NullableDatum text)
-{
-	return !text.isnull && !idem_is_given(text);
-}
-
-static bool
-is_amount(NullableDatum amount)
-{
-	return !amount.isnull && DatumGetInt64(amount.value) > 0;
-}
-
-/*
- * What is wrong with a fact as such, as the kind of the anomaly; NULL: nothing.
- */
-static const char *
-find_nonsense(const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	Datum		upper_case;
-
-	if (settle->result == RESULT_UNKNOWN)
-		return "unmapped_event";
-	if (is_empty(fact->refund_no) || is_empty(fact->channel_refund_no) ||
-		is_empty(fact->payment_no) || is_empty(fact->channel) || is_empty(fact->trade_no))
-		return "refund_unmatched";
-	if ((fact->amount.isnull || is_amount(fact->amount)) &&
-		(fact->currency.isnull || idem_is_currency(fact->currency.value, &upper_case)))
-		return NULL;
-	return settle->refund != NULL ? "refund_amount_differs" : "refund_unmatched";
-}
-
-/* Is it said in another currency than the money came in? */
-static bool
-is_other_currency(const RefundFact *fact, NullableDatum currency)
-{
-	Datum		upper_case;
-
-	if (fact->currency.isnull)
-		return false;
-	return currency.isnull || !idem_is_currency(fact->currency.value, &upper_case) ||
-		!idem_same_text(upper_case, currency.value);
-}
-
-/*
- * The channel's number is another refund's already: one of the two is not what
- * it seems, and booking this one could book it twice.
- */
-static bool
-is_another(IdemCall *call, const Settle *settle, IdemSight sight)
-{
-	const Refund *refund = settle->refund;
-	NullableDatum said = settle->fact->channel_refund_no;
-	Refund	   *other;
-
-	if (said.isnull || idem_same_nullable(said, refund->channel_refund_no))
-		return false;
-	other = refund_look_at_channel(call, refund->channel, refund->account, said.value, sight);
-	return other != NULL && !idem_same_text(other->refund_no, refund->refund_no);
-}
-
-/* What we know under our number agrees with what is said */
-static bool
-is_matched(IdemCall *call, const Settle *settle)
-{
-	return refund_fact_fits(settle->fact, settle->receipt) &&
-		!is_another(call, settle, IDEM_SIGHT_LATEST);
-}
-
-/* Does the fact name a refund, and not only say how much went back? */
-static bool
-is_named(const RefundFact *fact)
-{
-	return idem_is_given(fact->refund_no) || idem_is_given(fact->channel_refund_no);
-}
-
-/*
- * Can an unknown refund be taken over?  It needs an amount that can be told
- * from the sum, in the receipt's currency, and a number that is free and not
- * that of another receipt's automatic refund.
- */
-static bool
-is_adoptable(IdemCall *call, const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	NullableDatum number = refund_number_of(fact, settle->receipt);
-
-	if (!is_amount(fact->amount) || settle->receipt->currency.isnull ||
-		is_other_currency(fact, settle->receipt->currency))
-		return false;
-	if (fact->cumulative && settle->result != RESULT_SUCCEEDED)
-		return false;
-	if (!is_named(fact))
-		return fact->cumulative;
-	if (refund_look(call, number.value, IDEM_SIGHT_LATEST) != NULL)
-		return false;
-	return !refund_is_automatic_no(number.value) ||
-		idem_same_text(number.value, refund_automatic_no(settle->receipt->receipt_no));
-}
-
-static const char *
-keep(IdemCall *call, const Settle *settle, const char *kind, const char *outcome)
-{
-	idem_unlock_names(call);
-	open_anomaly(call, settle, kind);
-	return outcome;
-}
-
-
-/* ---------- recognize ---------- */
-
-/* Is there a channel's number to be learnt? */
-static bool
-learns_number(const Settle *settle)
-{
-	return settle->refund->channel_refund_no.isnull && !settle->fact->channel_refund_no.isnull;
-}
-
-/* Does it say how much of the receipt went back in all? */
-static bool
-tells_sum(const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-
-	return fact->cumulative && settle->result == RESULT_SUCCEEDED && is_amount(fact->amount) &&
-		!is_other_currency(fact, settle->receipt->currency);
-}
-
-static bool
-tells_new_sum(const Settle *settle)
-{
-	return tells_sum(settle) && refund_sum_is_news(settle->fact, settle->receipt);
-}
-
-/* What is answered of a refund of which nothing has to be booked */
-static const char *
-outcome_unbooked(const Settle *settle)
-{
-	/* what explains the sum can still turn out not to */
-	return settle->fact->cumulative &&
-		DatumGetInt64(settle->fact->amount.value) > settle->receipt->refunded ?
-		"kept" : "duplicate";
-}
-
-static const char *
-recognize_unknown(IdemCall *call, const Settle *settle)
-{
-	if (settle->result == RESULT_TIMEOUT)
-		return keep(call, settle, "refund_unmatched", "orphan");
-	if (!is_adoptable(call, settle))
-		return keep(call, settle, "refund_unmatched", "kept");
-	if (tells_sum(settle) && !tells_new_sum(settle) && refund_sum_gap(call, settle->receipt) == 0)
-		return outcome_unbooked(settle);
-	return NULL;
-}
-
-/*
- * What may be answered without a lock, from what is committed; NULL: there is
- * something to do.  Asked again once everything is locked.
- */
-static const char *
-recognize(IdemCall *call, const Settle *settle)
-{
-	const char *nonsense = find_nonsense(settle);
-	RefundVerdict verdict;
-
-	if (nonsense != NULL)
-		return keep(call, settle, nonsense, "kept");
-	if (settle->receipt == NULL)
-		return keep(call, settle, "refund_unmatched", "orphan");
-	if (settle->refund == NULL)
-		return recognize_unknown(call, settle);
-	if (!is_matched(call, settle))
-		return keep(call, settle, "refund_unmatched", "kept");
-	verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
-	if (refund_is_move(&verdict) || verdict.asks_again || learns_number(settle) ||
-		tells_new_sum(settle))
-		return NULL;
-	return verdict.outcome;
-}
-
 
 /* ---------- move ---------- */
 
@@ -327,6 +71,13 @@ resolve_cured(IdemCall *call, const Settle *settle)
 								"refund", IDEM_NULL);
 }
 
+/* Is it not settled with this move how much went back? */
+static bool
+is_midway(const Settle *settle)
+{
+	return settle->is_midway || settle->share.cut != NIL;
+}
+
 static void
 succeed(IdemCall *call, Settle *settle)
 {
@@ -336,8 +87,12 @@ succeed(IdemCall *call, Settle *settle)
 	receipt_book(call, settle->receipt, reserve, refund->amount, 0);
 	refund->next_check_at = IDEM_NULL;
 	refund->takes_back = false;
+	refund->succeeded_at = settle->result == RESULT_SUCCEEDED ?
+		settle->fact->occurred_at : IDEM_NULL;
 	refund_move(call, refund, REFUND_SUCCEEDED);
 	idem_unlock_names(call);
+	if (is_midway(settle))
+		return;
 	follow_money(call, settle);
 	resolve_cured(call, settle);
 }
@@ -348,8 +103,9 @@ reverse(IdemCall *call, Settle *settle)
 	receipt_book(call, settle->receipt, -settle->refund->amount, -settle->refund->amount, 0);
 	refund_move(call, settle->refund, REFUND_REVERSED);
 	idem_unlock_names(call);
-	follow_money(call, settle);
-	open_anomaly(call, settle, "refund_reversed");
+	if (!is_midway(settle))
+		follow_money(call, settle);
+	settle_open_anomaly(call, settle, "refund_reversed");
 }
 
 static void
@@ -365,7 +121,7 @@ fail(IdemCall *call, Settle *settle)
 	refund_move(call, refund, to);
 	idem_unlock_names(call);
 	if (to == REFUND_ABNORMAL)
-		open_anomaly(call, settle, "refund_abnormal");
+		settle_open_anomaly(call, settle, "refund_abnormal");
 }
 
 /* A known refund is booked at our amount, whatever was said */
@@ -377,7 +133,7 @@ differs(const Settle *settle)
 	if (!fact->cumulative && !fact->amount.isnull &&
 		DatumGetInt64(fact->amount.value) != settle->refund->amount)
 		return true;
-	return is_other_currency(fact, IDEM_VALUE(settle->refund->currency));
+	return refund_is_other_currency(fact, IDEM_VALUE(settle->refund->currency));
 }
 
 static void
@@ -401,32 +157,37 @@ move(IdemCall *call, Settle *settle, const RefundVerdict *verdict)
 						refund_status_names[refund->status], IDEM_NULL);
 }
 
-/*
- * Do what the verdict says about a refund whose scene is locked.  excess:
- * the receipt's before this fact.
- */
+/* Do what the verdict says about a refund whose scene is locked */
 static const char *
-carry_out(IdemCall *call, Settle *settle, int64 excess)
+carry_out(IdemCall *call, Settle *settle)
 {
 	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
 	Refund	   *refund = settle->refund;
-	bool		learns = learns_number(settle);
+	bool		learns = settle_learns_number(settle);
 
 	if (verdict.succeeds && !refund_holds_reserve(refund) &&
 		!receipt_can_book(settle->receipt, refund->amount, 0))
 	{
 		idem_unlock_names(call);
-		open_over_refund(call, settle);
+		settle_open_over_refund(call, settle);
 		return "kept";
 	}
 	if (learns ||
 		(refund_is_move(&verdict) && !settle->fact->channel_refund_no.isnull))
 		refund->channel_refund_no = settle->fact->channel_refund_no;
+	if (settle->share.same != NULL && settle->share.cut == NIL)
+		refund->succeeded_at = settle->result == RESULT_SUCCEEDED ?
+			settle->fact->occurred_at : IDEM_NULL;
 	if (verdict.asks_again)
 		refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
 
 	if (!refund_is_move(&verdict))
 	{
+		if (settle_learns_success(settle))
+		{
+			refund->succeeded_at = settle->fact->occurred_at;
+			learns = true;
+		}
 		if (learns || verdict.asks_again)
 			refund_store(call, refund);
 		idem_unlock_names(call);
@@ -434,9 +195,9 @@ carry_out(IdemCall *call, Settle *settle, int64 excess)
 	}
 	move(call, settle, &verdict);
 	if (differs(settle))
-		open_anomaly(call, settle, "refund_amount_differs");
-	if (settle->receipt->excess > excess)
-		open_over_refund(call, settle);
+		settle_open_anomaly(call, settle, "refund_amount_differs");
+	if (settle->receipt->excess > settle->excess && !is_midway(settle))
+		settle_open_over_refund(call, settle);
 	return verdict.outcome;
 }
 
@@ -446,7 +207,7 @@ resolve_unmatched(IdemCall *call, const Settle *settle)
 {
 	Settle		unknown = {.fact = settle->fact};
 
-	anomaly_resolve(call, "refund_unmatched", "refund", key_of(&unknown), "adopted", IDEM_NULL);
+	anomaly_resolve(call, "refund_unmatched", "refund", settle_key(&unknown), "adopted", IDEM_NULL);
 }
 
 /* Take over a refund that was started elsewhere; NULL: begin again */
@@ -455,14 +216,13 @@ adopt(IdemCall *call, Settle *settle)
 {
 	const char *outcome;
 	int64		amount = settle->amount;
-	int64		excess = settle->receipt->excess;
 	Refund	   *refund = refund_of_receipt(settle->receipt, settle->number, amount, "channel",
 										   IDEM_NULL);
 
 	if (!receipt_can_book(settle->receipt, amount, 0))
 	{
 		idem_unlock_names(call);
-		open_over_refund(call, settle);
+		settle_open_over_refund(call, settle);
 		return "kept";
 	}
 	refund->channel_refund_no = settle->fact->channel_refund_no;
@@ -471,7 +231,7 @@ adopt(IdemCall *call, Settle *settle)
 	idem_unlock_names(call);
 	receipt_book(call, settle->receipt, amount, 0, 0);
 	settle->refund = refund;
-	outcome = carry_out(call, settle, excess);
+	outcome = carry_out(call, settle);
 	if (settle->money == NULL)
 		resolve_unmatched(call, settle);
 	return outcome;
@@ -504,28 +264,44 @@ lock_receipt(IdemCall *call, Settle *settle)
 
 /*
  * Of a refund that nobody knows: what of it is not booked yet.  It can turn out
- * to be a nameless one of a sum, or part of several.
+ * to be a nameless one of a sum, or part of some.
  */
 static void
-reckon(IdemCall *call, Settle *settle)
+reckon_unknown(IdemCall *call, Settle *settle)
 {
 	const RefundFact *fact = settle->fact;
 	const Receipt *receipt = settle->receipt;
-	Refund	   *same = NULL;
-	int64		nameless;
+	bool		has_number = idem_is_given(fact->refund_no);
 
-	settle->amount = DatumGetInt64(fact->amount.value);
-	if (fact->cumulative)
+	if (settle->money == NULL && fact->cumulative)
 		settle->amount = refund_sum_gap_told(call, fact, receipt);
-	else
+	else if (settle->money == NULL)
 	{
-		nameless = refund_sum_nameless(call, fact, settle->result, receipt, &same);
-		if (settle->result == RESULT_SUCCEEDED)
-			settle->amount -= Min(settle->amount, nameless);
+		settle->amount = DatumGetInt64(fact->amount.value);
+		refund_sum_share(call, fact, settle->result, settle->amount, receipt, &settle->share);
 	}
-	settle->refund = same;
-	settle->number = is_named(fact) ? refund_number_of(fact, receipt).value :
+	if (settle->share.same != NULL && !has_number)
+	{
+		settle->refund = settle->share.same;
+		settle->share.cut = NIL;
+	}
+	settle->number = refund_is_named(fact) ? refund_number_of(fact, receipt).value :
 		refund_sum_number(call, receipt, receipt->refunded + settle->amount);
+}
+
+/*
+ * Of a refund that we know and that counts for nothing so far: it can have its
+ * share in nameless ones, too, if it succeeded all the same.
+ */
+static void
+reckon_known(IdemCall *call, Settle *settle)
+{
+	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
+
+	if (verdict.succeeds && !verdict.reverses &&
+		!refund_sum_may_contain(settle->refund, settle->receipt))
+		refund_sum_share(call, settle->fact, settle->result, settle->refund->amount,
+						 settle->receipt, &settle->share);
 }
 
 /* Lock the names under which a number of ours or of the channel's is written */
@@ -559,15 +335,18 @@ lock_all(IdemCall *call, Settle *settle)
 	settle->receipt = lock_receipt(call, settle);
 	if (settle->receipt == NULL)
 		return false;
+	memset(&settle->share, 0, sizeof(RefundShare));
 	if (!is_known)
-		reckon(call, settle);
+		reckon_unknown(call, settle);
 	if (settle->refund != NULL)
 		settle->refund = refund_lock(call, settle->refund->refund_no);
+	if (is_known)
+		reckon_known(call, settle);
 
 	lock_numbers(call, settle);
 	found = refund_find(call, settle->fact, settle->receipt, IDEM_SIGHT_DIRTY);
 	if (settle->refund != NULL)
-		(void) is_another(call, settle, IDEM_SIGHT_DIRTY);
+		(void) settle_is_another(call, settle, IDEM_SIGHT_DIRTY);
 	else if (found == NULL)
 		found = refund_look(call, settle->number, IDEM_SIGHT_DIRTY);
 	return !TransactionIdIsValid(call->rival) && (found != NULL) == is_known;
@@ -601,8 +380,9 @@ settle_locked(IdemCall *call, Settle *settle)
 {
 	const char *outcome;
 
+	settle->excess = settle->receipt->excess;
 	if (settle->refund != NULL)
-		outcome = carry_out(call, settle, settle->receipt->excess);
+		outcome = carry_out(call, settle);
 	else
 		outcome = settle->amount > 0 ? adopt(call, settle) : "";
 	if (outcome == NULL || strcmp(outcome, "kept") == 0)
@@ -610,9 +390,9 @@ settle_locked(IdemCall *call, Settle *settle)
 
 	idem_unlock_names(call);
 	settle->is_done = true;
-	if (tells_sum(settle))
+	if (settle_tells_sum(settle))
 		refund_sum_note(call, settle->fact, settle->receipt);
-	return settle->refund != NULL ? outcome : outcome_unbooked(settle);
+	return settle->refund != NULL ? outcome : settle_outcome_unbooked(settle);
 }
 
 /* One attempt; NULL: begin again */
@@ -629,12 +409,12 @@ try_settle(IdemCall *call, Settle *settle)
 		if (TransactionIdIsValid(call->rival))
 			return NULL;
 	}
-	outcome = recognize(call, settle);
+	outcome = settle_recognize(call, settle);
 	if (outcome != NULL)
 		return outcome;
 	if (!lock_all(call, settle))
 		return NULL;
-	outcome = recognize(call, settle);
+	outcome = settle_recognize(call, settle);
 	if (outcome != NULL)
 		return outcome;
 	return settle_locked(call, settle);
@@ -651,12 +431,11 @@ settle_once(IdemCall *call, Settle *settle)
 	return outcome;
 }
 
-/* Book what of the latest sum nothing explains any more, without a name */
+/* Book that much of the latest sum without a name */
 static void
-cover_sum(IdemCall *call, Settle *settle)
+book_nameless(IdemCall *call, Settle *settle, int64 amount, bool is_midway)
 {
 	const Receipt *receipt = settle->receipt;
-	int64		gap = refund_sum_gap(call, receipt);
 	RefundFact	fact = {
 		.refund_no = IDEM_NULL,
 		.payment_no = receipt->payment_no,
@@ -664,18 +443,39 @@ cover_sum(IdemCall *call, Settle *settle)
 		.account = IDEM_NULL,
 		.trade_no = IDEM_NULL,
 		.channel_refund_no = IDEM_NULL,
-		.amount = IDEM_VALUE(Int64GetDatum(receipt->refunded + gap)),
+		.amount = IDEM_VALUE(Int64GetDatum(receipt->refund_told)),
 		.currency = receipt->currency,
 		.occurred_at = receipt->refund_told_at,
 		.result = "succeeded",
 		.cumulative = true
 	};
-	Settle		rest = {.fact = &fact, .result = RESULT_SUCCEEDED, .money = receipt};
+	Settle		part = {
+		.fact = &fact,
+		.result = RESULT_SUCCEEDED,
+		.money = receipt,
+		.amount = amount,
+		.is_midway = is_midway
+	};
 
-	if (gap == 0)
+	if (amount == 0)
 		return;
-	(void) settle_once(call, &rest);
-	settle->receipt = rest.receipt;
+	(void) settle_once(call, &part);
+	settle->receipt = part.receipt;
+}
+
+/* Take out of nameless refunds what turned out to be this one, then do what follows */
+static void
+take_share(IdemCall *call, Settle *settle)
+{
+	if (settle->share.cut == NIL)
+		return;
+	refund_sum_cut(call, settle->receipt, &settle->share);
+	book_nameless(call, settle, settle->share.rest, true);
+	follow_money(call, settle);
+	if (settle->refund->status == REFUND_SUCCEEDED)
+		resolve_cured(call, settle);
+	if (settle->receipt->excess > settle->excess)
+		settle_open_over_refund(call, settle);
 }
 
 static void
@@ -702,7 +502,10 @@ refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 	settle.result = refund_result(fact->result);
 	answer->outcome = settle_once(call, &settle);
 	if (settle.is_done)
-		cover_sum(call, &settle);
+	{
+		take_share(call, &settle);
+		book_nameless(call, &settle, refund_sum_gap(call, settle.receipt), false);
+	}
 	fill_answer(&settle, answer);
 }
 

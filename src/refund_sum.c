@@ -9,79 +9,98 @@
  * books by counts such money twice.
  *
  * So the latest sum that was told, T, stands in the receipt, with the channel's
- * time of it.  Beside it stand R, what is booked, and E, what explains the
- * rest: refunds that are on their way, and those that came back later than T was
- * told, or who knows when.  The gap is T - R - E, and the rule is that no
- * transaction leaves one.  What can make one, and what is done then, under the
- * lock of the receipt and in the same transaction:
+ * time of it, and each refund that T may contain accounts for its amount of it:
  *
- * - A sum is told.  Is it the latest, T becomes that; with a refund that we know
- *	 this refund is settled first.  The gap is booked: as the refund that was
- *	 named with the sum if nobody knows it, else as one without a name.
- * - An older sum, or the same again, makes none.
- * - A refund was on its way and fails, or comes back earlier than T was told: E
- *	 or R is less by it.  The gap is booked without a name.
- * - A refund is sent, or sent again, or succeeds, or comes back later than T was
- *	 told: R + E is not less by it.  What is only requested was never in E, so
- *	 cancelling it makes none.
+ * - one that succeeded, unless it is somebody else's and younger than T;
+ * - one that is on its way, since T may have counted it before we hear of it;
+ * - one that came back later than T was told, or who knows when, unless its
+ *	 success is somebody else's and younger than T.
  *
- * The books reach the sum, then, and never pass it for its own sake.  A refund
- * that we do not know and that is told by name afterwards, not younger than the
- * sum, is part of it: it takes the place of the nameless one of just its amount,
- * if there is one; else it is booked as far as it exceeds all the nameless ones.
- * One that comes back later than T was told takes that place too, and is reversed
- * in it.  How an adopted sum is cut into refunds depends on what was told first.
+ * What of T nothing accounts for is the gap, and no transaction leaves one: it is
+ * booked, as the refund that was named with the sum, if nobody knows it, else as
+ * one without a name.  A gap comes of a new sum; of a refund that was on its way
+ * and fails; of one that came back earlier than T was told.  Requests make none:
+ * what was not sent accounts for nothing, and who sends it adds to what does.
+ *
+ * The other way round, a nameless refund stands for refunds that T contains and
+ * that are not known yet.  One that becomes known takes its share out of the
+ * nameless ones: the place of the one of just its amount, where it brings no number
+ * of its own but the channel's; else they are reversed as far as it needs, and
+ * what is left of them is booked anew.  They never happened, and account for nothing.
+ *
+ * So what the books say in the end does not depend on what was told first, as far
+ * as the channel tells its times.  All of this is done under the lock of the
+ * receipt, which is taken where refund_settle takes it: behind the order.
  *-------------------------------------------------------------------------
  */
 #include "refund_settle.h"
 
-/* Did it happen after the sum was told, or is that unknown? */
+/* Is it known to have happened after the sum was told? */
 static bool
-is_later(NullableDatum at, const Receipt *receipt)
+is_younger(NullableDatum at, const Receipt *receipt)
 {
-	return at.isnull || receipt->refund_told_at.isnull ||
+	return !at.isnull && !receipt->refund_told_at.isnull &&
 		DatumGetTimestampTz(at.value) > DatumGetTimestampTz(receipt->refund_told_at.value);
+}
+
+/* The same, or unknown? */
+static bool
+may_be_younger(NullableDatum at, const Receipt *receipt)
+{
+	return at.isnull || receipt->refund_told_at.isnull || is_younger(at, receipt);
 }
 
 
 /* ---------- the gap ---------- */
 
-/* Can the sum contain it although it is not booked? */
+/*
+ * Is it none that the sum contains?  Of ours we do not believe the time: who
+ * settles a refund by what a call answered tells the time of that call.
+ */
 static bool
-explains(const Refund *refund, const Receipt *receipt)
+is_beside_sum(const Refund *refund, const Receipt *receipt)
+{
+	if (!idem_text_is(refund->cause, "channel") || refund->succeeded_at.isnull)
+		return false;
+	return TIMESTAMP_IS_NOEND(DatumGetTimestampTz(refund->succeeded_at.value)) ||
+		is_younger(refund->succeeded_at, receipt);
+}
+
+bool
+refund_sum_may_contain(const Refund *refund, const Receipt *receipt)
 {
 	switch (refund->status)
 	{
 		case REFUND_PROCESSING:
 		case REFUND_ABNORMAL:
 			return true;
+		case REFUND_SUCCEEDED:
+			return !is_beside_sum(refund, receipt);
 		case REFUND_REVERSED:
-			return is_later(refund->settled_at, receipt);
+			return !is_beside_sum(refund, receipt) && may_be_younger(refund->settled_at, receipt);
 		case REFUND_REQUESTED:
 		case REFUND_FAILED:
 		case REFUND_CLOSED:
 		case REFUND_CANCELLED:
-			return refund->takes_back && is_later(refund->settled_at, receipt);
-		case REFUND_SUCCEEDED:
 			break;
 	}
-	return false;
+	return refund->takes_back && may_be_younger(refund->settled_at, receipt);
 }
 
 int64
 refund_sum_gap(IdemCall *call, const Receipt *receipt)
 {
-	int64		gap = receipt->refund_told - receipt->refunded;
+	int64		gap = receipt->refund_told;
 	ListCell   *cell;
 
-	if (gap <= 0)
+	if (gap == 0)
 		return 0;
 	foreach(cell, refund_look_all(call, receipt->receipt_no))
 	{
 		Refund	   *refund = (Refund *) lfirst(cell);
 
 		/* one after the other: their sum may be more than a bigint holds */
-		if (explains(refund, receipt))
+		if (refund_sum_may_contain(refund, receipt))
 			gap -= Min(gap, refund->amount);
 	}
 	return gap;
@@ -97,7 +116,7 @@ refund_sum_is_news(const RefundFact *fact, const Receipt *receipt)
 	bool		same_time = times_known && DatumGetTimestampTz(fact->occurred_at.value) ==
 		DatumGetTimestampTz(receipt->refund_told_at.value);
 
-	return times_known && !same_time ? is_later(fact->occurred_at, receipt) :
+	return times_known && !same_time ? is_younger(fact->occurred_at, receipt) :
 		DatumGetInt64(fact->amount.value) > receipt->refund_told;
 }
 
@@ -146,44 +165,95 @@ is_nameless(const Refund *refund, const char *prefix)
 		strncmp(TextDatumGetCString(refund->refund_no), prefix, strlen(prefix)) == 0;
 }
 
+static int
+compare_numbers(const ListCell *a, const ListCell *b)
+{
+	return idem_compare_text(((Refund *) lfirst(a))->refund_no, ((Refund *) lfirst(b))->refund_no);
+}
+
+/* Those that stand, by number */
+static List *
+look_nameless(IdemCall *call, const Receipt *receipt)
+{
+	const char *prefix = refund_sum_prefix(receipt);
+	List	   *nameless = NIL;
+	ListCell   *cell;
+
+	foreach(cell, refund_look_all(call, receipt->receipt_no))
+	{
+		Refund	   *refund = (Refund *) lfirst(cell);
+
+		if (refund->status == REFUND_SUCCEEDED && is_nameless(refund, prefix))
+			nameless = lappend(nameless, refund);
+	}
+	list_sort(nameless, compare_numbers);
+	return nameless;
+}
+
+static Refund *
+find_amount(List *refunds, int64 amount)
+{
+	ListCell   *cell;
+
+	foreach(cell, refunds)
+	{
+		Refund	   *refund = (Refund *) lfirst(cell);
+
+		if (refund->amount == amount)
+			return refund;
+	}
+	return NULL;
+}
+
 /*
- * Can a refund that is told by name have been in the sum?  One that comes back
- * explains the sum if it is told first, and it must be the same if it is told
- * afterwards.
+ * Can the sum contain a refund of which this is told?  One that comes back
+ * accounts for the sum if it is told first, and it must be the same if it is
+ * told afterwards.
  */
 static bool
 can_be_part(const RefundFact *fact, RefundResult result, const Receipt *receipt)
 {
 	if (result == RESULT_REVERSED || (refund_is_failure(result) && fact->reversing))
-		return is_later(fact->occurred_at, receipt);
-	return result == RESULT_SUCCEEDED &&
-		(fact->occurred_at.isnull || receipt->refund_told_at.isnull ||
-		 !is_later(fact->occurred_at, receipt));
+		return may_be_younger(fact->occurred_at, receipt);
+	return result == RESULT_SUCCEEDED && !is_younger(fact->occurred_at, receipt);
 }
 
-int64
-refund_sum_nameless(IdemCall *call, const RefundFact *fact, RefundResult result,
-					const Receipt *receipt, Refund **same)
+void
+refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, int64 amount,
+				 const Receipt *receipt, RefundShare *share)
 {
-	int64		amount = DatumGetInt64(fact->amount.value);
-	const char *prefix = refund_sum_prefix(receipt);
+	List	   *nameless;
 	int64		sum = 0;
 	ListCell   *cell;
 
-	*same = NULL;
-	if (!can_be_part(fact, result, receipt))
-		return 0;
-	foreach(cell, refund_look_all(call, receipt->receipt_no))
+	memset(share, 0, sizeof(RefundShare));
+	if (receipt->refund_told == 0 || !can_be_part(fact, result, receipt))
+		return;
+	nameless = look_nameless(call, receipt);
+	share->same = find_amount(nameless, amount);
+	if (share->same != NULL)
+		nameless = list_make1(share->same);
+	foreach(cell, nameless)
 	{
-		Refund	   *refund = (Refund *) lfirst(cell);
-
-		if (refund->status != REFUND_SUCCEEDED || !is_nameless(refund, prefix))
-			continue;
-		sum += refund->amount;
-		/* of several the first by number: who looks later finds the same */
-		if (refund->amount == amount &&
-			(*same == NULL || idem_compare_text(refund->refund_no, (*same)->refund_no) < 0))
-			*same = refund;
+		if (sum >= amount)
+			break;
+		sum += ((Refund *) lfirst(cell))->amount;
+		share->cut = lappend(share->cut, lfirst(cell));
 	}
-	return sum;
+	share->rest = Max(sum - amount, 0);
+}
+
+void
+refund_sum_cut(IdemCall *call, Receipt *receipt, const RefundShare *share)
+{
+	ListCell   *cell;
+
+	foreach(cell, share->cut)
+	{
+		Refund	   *refund = refund_lock(call, ((Refund *) lfirst(cell))->refund_no);
+
+		receipt_book(call, receipt, -refund->amount, -refund->amount, 0);
+		refund->succeeded_at = IDEM_VALUE(TimestampTzGetDatum(DT_NOEND));
+		refund_move(call, refund, REFUND_REVERSED);
+	}
 }

@@ -29,6 +29,7 @@ CREATE TABLE @extschema@.idem_refund (
 	next_check_at timestamptz,
 	settled_at timestamptz,
 	takes_back boolean NOT NULL DEFAULT false,
+	succeeded_at timestamptz,
 	PRIMARY KEY (tenant_id, refund_no)
 );
 CREATE UNIQUE INDEX idem_refund_channel ON @extschema@.idem_refund (tenant_id, channel, account, channel_refund_no);

@@ -282,32 +282,40 @@ BEGIN
 	END IF;
 END $$;
 
+-- What depends on how much of the money went back.
+CREATE FUNCTION model.refund_follows(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	x model.refunds := model.refund_of(t, number);
+	r model.receipts := model.receipt_of(t, x.receipt_no);
+BEGIN
+	IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
+	PERFORM model.entitlements_follow(t, r, number);
+	IF x.status = 'succeeded' AND r.disposition IN ('late', 'surplus') AND (r.refunded >= r.amount OR number = 'A' || r.receipt_no) THEN
+		PERFORM model.resolve_anomaly(t, ARRAY[r.disposition]::text[], 'receipt', r.receipt_no, 'refund');
+	END IF;
+END $$;
+
 -- Make one move of a refund, with all that depends on it.  A success that was
 -- taken back is older than what took it back.
-CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact, was_taken_back boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact, was_taken_back boolean, follows boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds;
 	r model.receipts;
 BEGIN
 	UPDATE model.refunds SET settled_at = CASE WHEN was_taken_back THEN settled_at ELSE f.occurred_at END, next_check_at = CASE WHEN state <> 'reversed' THEN NULL ELSE next_check_at END,
-		takes_back = CASE state WHEN 'reversed' THEN takes_back WHEN 'succeeded' THEN false ELSE f.reversing END
+		takes_back = CASE state WHEN 'reversed' THEN takes_back WHEN 'succeeded' THEN false ELSE f.reversing END,
+		succeeded_at = CASE WHEN state <> 'succeeded' THEN succeeded_at WHEN f.result = 'succeeded' THEN f.occurred_at END
 	WHERE tenant_id = t AND refund_no = number;
 	PERFORM model.refund_to(t, number, state);
 	x := model.refund_of(t, number);
 	r := model.receipt_of(t, x.receipt_no);
-	IF state IN ('succeeded', 'reversed') THEN
-		IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
-		PERFORM model.entitlements_follow(t, r, number);
-	END IF;
-	IF state = 'succeeded' AND r.disposition IN ('late', 'surplus') AND (r.refunded >= r.amount OR number = 'A' || r.receipt_no) THEN
-		PERFORM model.resolve_anomaly(t, ARRAY[r.disposition]::text[], 'receipt', r.receipt_no, 'refund');
-	END IF;
+	IF follows AND state IN ('succeeded', 'reversed') THEN PERFORM model.refund_follows(t, number); END IF;
 	IF state = 'reversed' THEN PERFORM model.refund_anomaly(t, 'refund_reversed', x, r, f); END IF;
 	IF state = 'abnormal' THEN PERFORM model.refund_anomaly(t, 'refund_abnormal', x, r, f); END IF;
 END $$;
 
 -- A known refund is told of.
-CREATE FUNCTION model.settle_known(t text, number text, f model.refund_fact, excess bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.settle_known(t text, number text, f model.refund_fact, excess bigint, follows boolean DEFAULT true) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds := model.refund_of(t, number);
 	r model.receipts;
@@ -318,13 +326,15 @@ BEGIN
 	SELECT * INTO outcome, moves FROM model.refund_verdict(f, x);
 	IF moves <> '{}' THEN
 		UPDATE model.refunds SET channel_refund_no = coalesce(f.channel_refund_no, channel_refund_no) WHERE tenant_id = t AND refund_no = number;
-	ELSIF x.channel_refund_no IS NULL AND f.channel_refund_no IS NOT NULL OR (outcome = 'kept' AND coalesce(x.next_check_at > model.now(), true)) THEN
-		UPDATE model.refunds SET version = version + 1, channel_refund_no = coalesce(channel_refund_no, f.channel_refund_no),
+	ELSIF x.channel_refund_no IS NULL AND f.channel_refund_no IS NOT NULL OR (outcome = 'kept' AND coalesce(x.next_check_at > model.now(), true))
+		OR (f.result = 'succeeded' AND x.status = 'reversed' AND x.succeeded_at IS NULL AND f.occurred_at IS NOT NULL)
+	THEN
+		UPDATE model.refunds SET version = version + 1, succeeded_at = CASE WHEN f.result = 'succeeded' AND status = 'reversed' THEN coalesce(succeeded_at, f.occurred_at) ELSE succeeded_at END, channel_refund_no = coalesce(channel_refund_no, f.channel_refund_no),
 			next_check_at = CASE WHEN outcome = 'kept' THEN least(next_check_at, model.now()) ELSE next_check_at END
 		WHERE tenant_id = t AND refund_no = number;
 	END IF;
 	FOREACH state IN ARRAY moves LOOP
-		PERFORM model.settle_to(t, number, state, f, f.result = 'succeeded' AND 'reversed' = ANY (moves));
+		PERFORM model.settle_to(t, number, state, f, f.result = 'succeeded' AND 'reversed' = ANY (moves), follows);
 	END LOOP;
 	IF moves <> '{}' THEN
 		r := model.receipt_of(t, x.receipt_no);
@@ -332,14 +342,12 @@ BEGIN
 			PERFORM model.resolve_anomaly(t, '{refund_abnormal}', 'refund', number, (model.refund_of(t, number)).status);
 		END IF;
 		IF NOT f.cumulative AND f.amount <> x.amount OR upper(f.currency) <> x.currency THEN PERFORM model.refund_anomaly(t, 'refund_amount_differs', x, r, f); END IF;
-		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
+		IF follows AND r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
 	END IF;
 	RETURN outcome;
 END $$;
 
 -- ---- refunds: sums ----------------------------------------------------------------
-
-CREATE FUNCTION model.is_later(at timestamptz, r model.receipts) RETURNS boolean LANGUAGE sql AS $$ SELECT coalesce(at > r.refund_told_at, true) $$;
 
 -- The receipt with the sum noted, unless a later one is known.
 CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
@@ -351,35 +359,53 @@ BEGIN
 	RETURN r;
 END $$;
 
--- What of the latest sum has to be booked: what the books, what is on its way
--- and what was taken back since do not explain.
+-- Can the latest sum contain it?  Not what is on its way no more, came back
+-- before, was never there, or is somebody else's and younger.
+CREATE FUNCTION model.may_contain(r model.receipts, f model.refunds) RETURNS boolean LANGUAGE sql AS $$
+	SELECT CASE WHEN f.status IN ('processing', 'abnormal') THEN true
+		WHEN f.status IN ('succeeded', 'reversed') AND f.cause = 'channel' AND coalesce(f.succeeded_at > r.refund_told_at, f.succeeded_at = 'infinity', false) THEN false
+		WHEN f.status = 'succeeded' THEN true
+		ELSE (f.status = 'reversed' OR f.takes_back) AND coalesce(f.settled_at > r.refund_told_at, true) END $$;
+
+-- What of it has to be booked.
 CREATE FUNCTION model.gap(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
-	SELECT greatest(r.refund_told - coalesce(sum(f.amount) FILTER (WHERE f.status IN ('succeeded', 'processing', 'abnormal')
-		OR ((f.status = 'reversed' OR f.takes_back) AND model.is_later(f.settled_at, r))), 0), 0)
-	FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no $$;
+	SELECT greatest(r.refund_told - coalesce(sum(f.amount), 0), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND model.may_contain(r, f) $$;
 
--- Refunds that were booked for a sum that named none.
-CREATE FUNCTION model.nameless(t text, r model.receipts) RETURNS SETOF model.refunds LANGUAGE sql AS $$
-	SELECT * FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
-		AND f.channel_refund_no IS NULL AND starts_with(f.refund_no, 'C' || r.receipt_no || '-') $$;
-
--- Can a refund told by name be one of them?  Not one that is younger than the
--- sum, unless it has come back since.
-CREATE FUNCTION model.can_be_part(f model.refund_fact, r model.receipts) RETURNS boolean LANGUAGE sql AS $$
-	SELECT CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
-		ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND model.is_later(f.occurred_at, r) END $$;
-
--- The number of the next one: the books can reach a sum more than once.
+-- The number of the next nameless refund: the books can reach a sum more than once.
 CREATE FUNCTION model.nameless_no(t text, r model.receipts, reached bigint) RETURNS text LANGUAGE sql AS $$
 	SELECT number FROM (SELECT 'C' || r.receipt_no || '-' || reached || CASE WHEN n = 1 THEN '' ELSE '-' || n END AS number, n FROM generate_series(1, 1000) AS n) AS numbers
 	WHERE NOT EXISTS (SELECT FROM model.refunds f WHERE f.tenant_id = t AND f.refund_no = number) ORDER BY n LIMIT 1 $$;
 
 -- Book a refund that nobody knows.
-CREATE FUNCTION model.adopt_refund(t text, number text, r model.receipts, f model.refund_fact, amount bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.adopt_refund(t text, number text, r model.receipts, f model.refund_fact, amount bigint, follows boolean DEFAULT true) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM model.insert_refund(t, number, r, amount, 'channel', NULL, f.channel_refund_no, NULL);
-	RETURN model.settle_known(t, number, f, r.excess);
+	RETURN model.settle_known(t, number, f, r.excess, follows);
 END $$;
+
+-- Book that much of the sum without a name.
+CREATE FUNCTION model.book_nameless(t text, receipt_no text, amount bigint, follows boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	r model.receipts := model.receipt_of(t, receipt_no);
+BEGIN
+	IF amount > 0 THEN
+		PERFORM model.adopt_refund(t, model.nameless_no(t, r, r.refunded + amount), r, ROW (NULL, r.payment_no, NULL, NULL, NULL, NULL, r.refund_told, r.currency,
+			r.refund_told_at, 'succeeded', true, false)::model.refund_fact, amount, follows);
+	END IF;
+END $$;
+
+-- The nameless refunds that have to give to one of which this is told: one of
+-- just its amount, else the first ones until it is enough.
+CREATE FUNCTION model.givers(t text, r model.receipts, f model.refund_fact, amount bigint) RETURNS TABLE (refund_no text, gives bigint) LANGUAGE sql AS $$
+	WITH nameless AS (
+		SELECT n.refund_no, n.amount, sum(n.amount) OVER (ORDER BY n.refund_no) - n.amount AS before, n.amount = $4 AS same
+		FROM model.refunds n WHERE n.tenant_id = t AND n.receipt_no = r.receipt_no AND n.status = 'succeeded' AND n.cause = 'channel'
+			AND n.channel_refund_no IS NULL AND starts_with(n.refund_no, 'C' || r.receipt_no || '-'))
+	SELECT refund_no, amount FROM nameless
+	WHERE r.refund_told > 0
+		AND CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
+			ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND coalesce(f.occurred_at > r.refund_told_at, true) END
+		AND CASE WHEN (SELECT bool_or(same) FROM nameless) THEN refund_no = (SELECT min(refund_no) FROM nameless WHERE same) ELSE before < $4 END $$;
 
 -- ---- refunds: whatever is told ------------------------------------------------------
 
@@ -413,6 +439,12 @@ DECLARE
 	number text := model.adopted_no(f, NULL);
 	amount bigint := f.amount;
 	is_sum boolean := f.cumulative AND f.result = 'succeeded';
+	givers text[] := '{}';
+	giver text;
+	given bigint := 0;
+	is_same boolean;
+	moves text[];
+	excess bigint;
 	kind text;
 	outcome text := 'duplicate';
 BEGIN
@@ -430,38 +462,52 @@ BEGIN
 			CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::model.refund_answer;
 	END IF;
 
-	-- of a refund that nobody knows: what of it is not booked yet
-	IF is_sum THEN
+	excess := r.excess;
+	moves := (model.refund_verdict(f, x)).moves;
+	IF is_sum AND x.refund_no IS NULL THEN
 		amount := model.gap(t, model.with_sum(r, f));
-	ELSIF x.refund_no IS NULL AND model.can_be_part(f, r) THEN
-		SELECT * INTO x FROM model.nameless(t, r) AS n WHERE n.amount = f.amount ORDER BY n.refund_no LIMIT 1;
-		IF f.result = 'succeeded' THEN amount := greatest(f.amount - (SELECT coalesce(sum(n.amount), 0) FROM model.nameless(t, r) AS n), 0); END IF;
+	ELSIF x.refund_no IS NULL OR (moves = '{succeeded}' AND NOT model.may_contain(r, x)) THEN
+		-- what stood for it, so far
+		amount := coalesce(x.amount, f.amount);
+		SELECT coalesce(array_agg(g.refund_no), '{}'), coalesce(sum(g.gives), 0), coalesce(bool_or(g.gives = amount), false) INTO givers, given, is_same
+		FROM model.givers(t, r, f, amount) AS g;
+		IF x.refund_no IS NULL AND is_same AND f.refund_no IS NULL THEN
+			-- which turns out to be this one
+			UPDATE model.refunds m SET succeeded_at = CASE WHEN f.result = 'succeeded' THEN f.occurred_at END WHERE m.tenant_id = t AND m.refund_no = givers[1];
+			x := model.refund_of(t, givers[1]);
+			givers := '{}';
+		END IF;
 	END IF;
+
 	IF x.refund_no IS NOT NULL THEN
 		number := x.refund_no;
-		outcome := model.settle_known(t, number, f, r.excess);
+		outcome := model.settle_known(t, number, f, excess, givers = '{}');
 	ELSIF amount > 0 THEN
 		number := coalesce(number, model.nameless_no(t, r, r.refunded + amount));
-		outcome := model.adopt_refund(t, number, r, f, amount);
+		outcome := model.adopt_refund(t, number, r, f, amount, givers = '{}');
 		PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', coalesce(model.adopted_no(f, NULL), f.trade_no, f.payment_no, ''), 'adopted');
 	END IF;
 	x := model.refund_of(t, number);
 
-	r := model.receipt_of(t, r.receipt_no);
 	IF is_sum AND upper(coalesce(f.currency, r.currency)) = r.currency THEN
 		UPDATE model.receipts m SET refund_told = n.refund_told, refund_told_at = n.refund_told_at
-		FROM model.with_sum(r, f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
-		r := model.receipt_of(t, r.receipt_no);
+		FROM model.with_sum(model.receipt_of(t, r.receipt_no), f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
 	END IF;
+	r := model.receipt_of(t, r.receipt_no);
 	IF x.refund_no IS NULL AND is_sum AND f.amount > r.refunded THEN outcome := 'kept'; END IF;
 
-	-- whatever the fact was: the latest sum is booked, or explained
-	amount := model.gap(t, r);
-	IF amount > 0 THEN
-		PERFORM model.adopt_refund(t, model.nameless_no(t, r, r.refunded + amount), r, ROW (NULL, r.payment_no, NULL, NULL, NULL, NULL, r.refunded + amount, r.currency, r.refund_told_at,
-			'succeeded', true, false)::model.refund_fact, amount);
+	IF givers <> '{}' THEN
+		FOREACH giver IN ARRAY givers LOOP
+			UPDATE model.refunds m SET succeeded_at = 'infinity' WHERE m.tenant_id = t AND m.refund_no = giver;
+			PERFORM model.refund_to(t, giver, 'reversed');
+		END LOOP;
+		PERFORM model.book_nameless(t, r.receipt_no, given - amount, false), model.refund_follows(t, number);
 		r := model.receipt_of(t, r.receipt_no);
+		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
 	END IF;
+	-- whatever the fact was: the latest sum is accounted for
+	PERFORM model.book_nameless(t, r.receipt_no, model.gap(t, r), true);
+	r := model.receipt_of(t, r.receipt_no);
 	RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no, model.remainder(r))::model.refund_answer;
 END $$;
 
