@@ -55,7 +55,8 @@ follow_money(IdemCall *call, Settle *settle)
 {
 	if (settle->order != NULL && settle->receipt->disposition == RECEIPT_APPLIED)
 		order_follow_money(call, settle->order, settle->receipt);
-	follow_entitlements(call, settle);
+	if (settle->refund != NULL)
+		follow_entitlements(call, settle);
 }
 
 /* Money that could pay nothing has gone back: nothing is left to be done */
@@ -391,7 +392,7 @@ settle_locked(IdemCall *call, Settle *settle)
 	idem_unlock_names(call);
 	settle->is_done = true;
 	if (settle_tells_sum(settle))
-		refund_sum_note(call, settle->fact, settle->receipt);
+		settle->is_sum_new = refund_sum_note(call, settle->fact, settle->receipt);
 	return settle->refund != NULL ? outcome : settle_outcome_unbooked(settle);
 }
 
@@ -463,19 +464,39 @@ book_nameless(IdemCall *call, Settle *settle, int64 amount, bool is_midway)
 	settle->receipt = part.receipt;
 }
 
-/* Take out of nameless refunds what turned out to be this one, then do what follows */
+/* Take out of nameless refunds what has to give way */
+static void
+cut_nameless(IdemCall *call, Settle *settle)
+{
+	refund_sum_cut(call, settle->receipt, &settle->share);
+	book_nameless(call, settle, settle->share.rest, true);
+	follow_money(call, settle);
+}
+
+/* What turned out to be this refund; then do what was left for then */
 static void
 take_share(IdemCall *call, Settle *settle)
 {
 	if (settle->share.cut == NIL)
 		return;
-	refund_sum_cut(call, settle->receipt, &settle->share);
-	book_nameless(call, settle, settle->share.rest, true);
-	follow_money(call, settle);
+	cut_nameless(call, settle);
 	if (settle->refund->status == REFUND_SUCCEEDED)
 		resolve_cured(call, settle);
 	if (settle->receipt->excess > settle->excess)
 		settle_open_over_refund(call, settle);
+}
+
+/* Make what is booked of the latest sum be just that */
+static void
+meet_sum(IdemCall *call, Settle *settle)
+{
+	if (settle->is_sum_new)
+	{
+		refund_sum_surplus(call, settle->receipt, &settle->share);
+		if (settle->share.cut != NIL)
+			cut_nameless(call, settle);
+	}
+	book_nameless(call, settle, refund_sum_gap(call, settle->receipt), false);
 }
 
 static void
@@ -504,7 +525,7 @@ refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 	if (settle.is_done)
 	{
 		take_share(call, &settle);
-		book_nameless(call, &settle, refund_sum_gap(call, settle.receipt), false);
+		meet_sum(call, &settle);
 	}
 	fill_answer(&settle, answer);
 }

@@ -50,7 +50,7 @@ extern int64 refund_sum_gap_told(IdemCall *call, const RefundFact *fact, const R
 
 /* Is the sum of this fact the latest?  Then note it, in a locked receipt. */
 extern bool refund_sum_is_news(const RefundFact *fact, const Receipt *receipt);
-extern void refund_sum_note(IdemCall *call, const RefundFact *fact, Receipt *receipt);
+extern bool refund_sum_note(IdemCall *call, const RefundFact *fact, Receipt *receipt);
 
 /* A free number for a nameless refund that makes the books reach a sum */
 extern Datum refund_sum_number(IdemCall *call, const Receipt *receipt, int64 sum);
@@ -58,17 +58,21 @@ extern Datum refund_sum_number(IdemCall *call, const Receipt *receipt, int64 sum
 /* Can the latest sum contain it, booked or not? */
 extern bool refund_sum_may_contain(const Refund *refund, const Receipt *receipt);
 
-/* What of a receipt's nameless refunds is one that becomes known */
+/* What of a receipt's nameless refunds has to give way */
 typedef struct RefundShare
 {
-	List	   *cut;			/* those to be reversed; NIL: it has no share */
+	List	   *cut;			/* those to be reversed; NIL: none */
 	int64		rest;			/* what of them is to be booked anew */
 	Refund	   *same;			/* one of just its amount, the only one to be cut; NULL: none */
 } RefundShare;
 
-/* cut: once that one is booked */
+/*
+ * What it is of a refund that becomes known, and what it is that a new sum does
+ * not contain.  cut: once that is booked.
+ */
 extern void refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, int64 amount,
 							 const Receipt *receipt, RefundShare *share);
+extern void refund_sum_surplus(IdemCall *call, const Receipt *receipt, RefundShare *share);
 extern void refund_sum_cut(IdemCall *call, Receipt *receipt, const RefundShare *share);
 
 
@@ -89,6 +93,7 @@ typedef struct Settle
 	int64		excess;			/* the receipt's before */
 	bool		is_midway;		/* the fact that this is part of does what follows */
 	bool		is_done;		/* under the locks, and not only answered */
+	bool		is_sum_new;		/* the sum that was told is the latest */
 } Settle;
 
 /* Does the fact name a refund, and not only say how much went back? */

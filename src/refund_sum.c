@@ -27,6 +27,7 @@
  * nameless ones: the place of the one of just its amount, where it brings no number
  * of its own but the channel's; else they are reversed as far as it needs, and
  * what is left of them is booked anew.  They never happened, and account for nothing.
+ * The same is done where a new sum is certainly less than all that it contains.
  *
  * So what the books say in the end does not depend on what was told first, as far
  * as the channel tells its times.  All of this is done under the lock of the
@@ -133,11 +134,13 @@ refund_sum_gap_told(IdemCall *call, const RefundFact *fact, const Receipt *recei
 	return refund_sum_gap(call, &then);
 }
 
-void
+bool
 refund_sum_note(IdemCall *call, const RefundFact *fact, Receipt *receipt)
 {
-	if (refund_sum_is_news(fact, receipt))
-		receipt_note_told(call, receipt, DatumGetInt64(fact->amount.value), fact->occurred_at);
+	if (!refund_sum_is_news(fact, receipt))
+		return false;
+	receipt_note_told(call, receipt, DatumGetInt64(fact->amount.value), fact->occurred_at);
+	return true;
 }
 
 
@@ -218,18 +221,14 @@ can_be_part(const RefundFact *fact, RefundResult result, const Receipt *receipt)
 	return result == RESULT_SUCCEEDED && !is_younger(fact->occurred_at, receipt);
 }
 
-void
-refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, int64 amount,
-				 const Receipt *receipt, RefundShare *share)
+/* That much of the nameless refunds: one of just that amount, else the first ones */
+static void
+take_nameless(IdemCall *call, const Receipt *receipt, int64 amount, RefundShare *share)
 {
-	List	   *nameless;
+	List	   *nameless = look_nameless(call, receipt);
 	int64		sum = 0;
 	ListCell   *cell;
 
-	memset(share, 0, sizeof(RefundShare));
-	if (receipt->refund_told == 0 || !can_be_part(fact, result, receipt))
-		return;
-	nameless = look_nameless(call, receipt);
 	share->same = find_amount(nameless, amount);
 	if (share->same != NULL)
 		nameless = list_make1(share->same);
@@ -241,6 +240,44 @@ refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, in
 		share->cut = lappend(share->cut, lfirst(cell));
 	}
 	share->rest = Max(sum - amount, 0);
+}
+
+void
+refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, int64 amount,
+				 const Receipt *receipt, RefundShare *share)
+{
+	memset(share, 0, sizeof(RefundShare));
+	if (receipt->refund_told > 0 && can_be_part(fact, result, receipt))
+		take_nameless(call, receipt, amount, share);
+}
+
+/* Is it certain that the sum contains it? */
+static bool
+is_in_sum(const Refund *refund, const Receipt *receipt, const char *prefix)
+{
+	if (refund->status != REFUND_SUCCEEDED || !idem_text_is(refund->cause, "channel"))
+		return false;
+	return is_nameless(refund, prefix) ||
+		!may_be_younger(refund->succeeded_at, receipt);
+}
+
+void
+refund_sum_surplus(IdemCall *call, const Receipt *receipt, RefundShare *share)
+{
+	const char *prefix = refund_sum_prefix(receipt);
+	int64		surplus = -receipt->refund_told;
+	ListCell   *cell;
+
+	memset(share, 0, sizeof(RefundShare));
+	foreach(cell, refund_look_all(call, receipt->receipt_no))
+	{
+		Refund	   *refund = (Refund *) lfirst(cell);
+
+		if (is_in_sum(refund, receipt, prefix))
+			surplus += refund->amount;
+	}
+	if (surplus > 0)
+		take_nameless(call, receipt, surplus, share);
 }
 
 void

@@ -99,21 +99,27 @@ sub burst
 sub play
 {
 	my ($database, $script, $bursts, $number_of_followers, $patience) = @_;
-	my @sessions = open_sessions($database);
-	my @followers = map { open_session($node, $database) } (1 .. $number_of_followers);
-	my (@complaints, @differences);
+	my (@sessions, @followers, @complaints, @differences);
 
-	$_->ask("SET enable_seqscan = off; SET model.story = 12; SET model.patience = $patience") foreach @followers;
 	foreach my $round (1 .. $bursts)
 	{
+		# a session has its time
+		if ($round % 25 == 1)
+		{
+			push @differences, map { $_->ask('') } @followers;
+			$_->close foreach @sessions, @followers;
+			@sessions = open_sessions($database);
+			@followers = map { open_session($node, $database) } (1 .. $number_of_followers);
+			$_->ask("SET enable_seqscan = off; SET model.story = 12; SET model.patience = $patience") foreach @followers;
+		}
 		push @complaints, burst($script, $round, @sessions);
 		$followers[ $round % @followers ]->begin("SELECT model.compare('t$round')");
-		push @differences, grep { /\S/ } $followers[ ($round + 1) % @followers ]->ask('');
-		last if @differences;
+		push @differences, $followers[ ($round + 1) % @followers ]->ask('');
+		last if grep { /\S/ } @differences;
 	}
-	push @differences, grep { /\S/ } map { $_->ask('') } @followers;
+	push @differences, map { $_->ask('') } @followers;
 	$_->close foreach @sessions, @followers;
-	return (\@complaints, \@differences);
+	return (\@complaints, [ grep { /\S/ } @differences ]);
 }
 
 if ($fault =~ /^(?:some|all|none)$/)

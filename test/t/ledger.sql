@@ -394,18 +394,39 @@ BEGIN
 	END IF;
 END $$;
 
--- The nameless refunds that have to give to one of which this is told: one of
--- just its amount, else the first ones until it is enough.
-CREATE FUNCTION model.givers(t text, r model.receipts, f model.refund_fact, amount bigint) RETURNS TABLE (refund_no text, gives bigint) LANGUAGE sql AS $$
-	WITH nameless AS (
-		SELECT n.refund_no, n.amount, sum(n.amount) OVER (ORDER BY n.refund_no) - n.amount AS before, n.amount = $4 AS same
-		FROM model.refunds n WHERE n.tenant_id = t AND n.receipt_no = r.receipt_no AND n.status = 'succeeded' AND n.cause = 'channel'
-			AND n.channel_refund_no IS NULL AND starts_with(n.refund_no, 'C' || r.receipt_no || '-'))
+CREATE FUNCTION model.nameless(t text, r model.receipts) RETURNS SETOF model.refunds LANGUAGE sql AS $$
+	SELECT * FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
+		AND f.channel_refund_no IS NULL AND starts_with(f.refund_no, 'C' || r.receipt_no || '-') $$;
+
+-- Nameless refunds that have to give way by so much: one of just that amount,
+-- else the first ones until it is enough.
+CREATE FUNCTION model.givers(t text, r model.receipts, amount bigint) RETURNS TABLE (refund_no text, gives bigint) LANGUAGE sql AS $$
+	WITH nameless AS (SELECT n.refund_no, n.amount, sum(n.amount) OVER (ORDER BY n.refund_no) - n.amount AS before, n.amount = $3 AS same FROM model.nameless(t, r) AS n)
 	SELECT refund_no, amount FROM nameless
-	WHERE r.refund_told > 0
-		AND CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
-			ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND coalesce(f.occurred_at > r.refund_told_at, true) END
-		AND CASE WHEN (SELECT bool_or(same) FROM nameless) THEN refund_no = (SELECT min(refund_no) FROM nameless WHERE same) ELSE before < $4 END $$;
+	WHERE CASE WHEN (SELECT bool_or(same) FROM nameless) THEN refund_no = (SELECT min(refund_no) FROM nameless WHERE same) ELSE before < $3 END $$;
+
+-- Can the sum contain a refund of which this is told?
+CREATE FUNCTION model.can_be_part(r model.receipts, f model.refund_fact) RETURNS boolean LANGUAGE sql AS $$
+	SELECT r.refund_told > 0 AND CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
+		ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND coalesce(f.occurred_at > r.refund_told_at, true) END $$;
+
+-- What of all that the sum certainly contains is more than the sum.
+CREATE FUNCTION model.surplus(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
+	SELECT greatest(coalesce(sum(f.amount), 0) - r.refund_told, 0) FROM model.refunds f
+	WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
+		AND (f.succeeded_at <= r.refund_told_at OR f.refund_no IN (SELECT n.refund_no FROM model.nameless(t, r) AS n)) $$;
+
+-- They never were; what is left of them is booked anew.
+CREATE FUNCTION model.give_way(t text, receipt_no text, givers text[], rest bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	giver text;
+BEGIN
+	FOREACH giver IN ARRAY givers LOOP
+		UPDATE model.refunds m SET succeeded_at = 'infinity' WHERE m.tenant_id = t AND m.refund_no = giver;
+		PERFORM model.refund_to(t, giver, 'reversed');
+	END LOOP;
+	PERFORM model.book_nameless(t, receipt_no, rest, false);
+END $$;
 
 -- ---- refunds: whatever is told ------------------------------------------------------
 
@@ -440,8 +461,8 @@ DECLARE
 	amount bigint := f.amount;
 	is_sum boolean := f.cumulative AND f.result = 'succeeded';
 	givers text[] := '{}';
-	giver text;
 	given bigint := 0;
+	told record;
 	is_same boolean;
 	moves text[];
 	excess bigint;
@@ -466,11 +487,11 @@ BEGIN
 	moves := (model.refund_verdict(f, x)).moves;
 	IF is_sum AND x.refund_no IS NULL THEN
 		amount := model.gap(t, model.with_sum(r, f));
-	ELSIF x.refund_no IS NULL OR (moves = '{succeeded}' AND NOT model.may_contain(r, x)) THEN
+	ELSIF model.can_be_part(r, f) AND (x.refund_no IS NULL OR (moves = '{succeeded}' AND NOT model.may_contain(r, x))) THEN
 		-- what stood for it, so far
 		amount := coalesce(x.amount, f.amount);
 		SELECT coalesce(array_agg(g.refund_no), '{}'), coalesce(sum(g.gives), 0), coalesce(bool_or(g.gives = amount), false) INTO givers, given, is_same
-		FROM model.givers(t, r, f, amount) AS g;
+		FROM model.givers(t, r, amount) AS g;
 		IF x.refund_no IS NULL AND is_same AND f.refund_no IS NULL THEN
 			-- which turns out to be this one
 			UPDATE model.refunds m SET succeeded_at = CASE WHEN f.result = 'succeeded' THEN f.occurred_at END WHERE m.tenant_id = t AND m.refund_no = givers[1];
@@ -489,6 +510,7 @@ BEGIN
 	END IF;
 	x := model.refund_of(t, number);
 
+	told := ROW (r.refund_told, r.refund_told_at);
 	IF is_sum AND upper(coalesce(f.currency, r.currency)) = r.currency THEN
 		UPDATE model.receipts m SET refund_told = n.refund_told, refund_told_at = n.refund_told_at
 		FROM model.with_sum(model.receipt_of(t, r.receipt_no), f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
@@ -497,13 +519,17 @@ BEGIN
 	IF x.refund_no IS NULL AND is_sum AND f.amount > r.refunded THEN outcome := 'kept'; END IF;
 
 	IF givers <> '{}' THEN
-		FOREACH giver IN ARRAY givers LOOP
-			UPDATE model.refunds m SET succeeded_at = 'infinity' WHERE m.tenant_id = t AND m.refund_no = giver;
-			PERFORM model.refund_to(t, giver, 'reversed');
-		END LOOP;
-		PERFORM model.book_nameless(t, r.receipt_no, given - amount, false), model.refund_follows(t, number);
+		PERFORM model.give_way(t, r.receipt_no, givers, given - amount), model.refund_follows(t, number);
 		r := model.receipt_of(t, r.receipt_no);
 		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
+	END IF;
+	IF told IS DISTINCT FROM ROW (r.refund_told, r.refund_told_at) AND model.surplus(t, r) > 0 THEN
+		SELECT coalesce(array_agg(g.refund_no), '{}'), coalesce(sum(g.gives), 0) INTO givers, given FROM model.givers(t, r, model.surplus(t, r)) AS g;
+		IF givers <> '{}' THEN
+			PERFORM model.give_way(t, r.receipt_no, givers, given - model.surplus(t, r));
+			IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
+		END IF;
+		r := model.receipt_of(t, r.receipt_no);
 	END IF;
 	-- whatever the fact was: the latest sum is accounted for
 	PERFORM model.book_nameless(t, r.receipt_no, model.gap(t, r), true);
