@@ -264,28 +264,40 @@ lock_receipt(IdemCall *call, Settle *settle)
 }
 
 /*
- * Of a refund that nobody knows: what of it is not booked yet.  It can turn out
- * to be a nameless one of a sum, or part of some.
+ * Of a refund that nobody knows and that is told by name: it can turn out to be
+ * a nameless one, or to be contained in some.  What came back has to be taken out
+ * of them; what only went back can stay where it is.
  */
+static void
+reckon_named(IdemCall *call, Settle *settle)
+{
+	RefundShare *share = &settle->share;
+
+	settle->amount = DatumGetInt64(settle->fact->amount.value);
+	refund_sum_share(call, settle->fact, settle->result, settle->amount, settle->receipt, share);
+	if (share->same != NULL && !idem_is_given(settle->fact->refund_no))
+	{
+		settle->refund = share->same;
+		share->cut = NIL;
+	}
+	else if (settle->result == RESULT_SUCCEEDED && share->amount == settle->amount)
+	{
+		settle->amount = 0;
+		share->cut = NIL;
+	}
+}
+
+/* Of a refund that nobody knows: what of it has to be booked, under which number */
 static void
 reckon_unknown(IdemCall *call, Settle *settle)
 {
 	const RefundFact *fact = settle->fact;
 	const Receipt *receipt = settle->receipt;
-	bool		has_number = idem_is_given(fact->refund_no);
 
 	if (settle->money == NULL && fact->cumulative)
 		settle->amount = refund_sum_gap_told(call, fact, receipt);
 	else if (settle->money == NULL)
-	{
-		settle->amount = DatumGetInt64(fact->amount.value);
-		refund_sum_share(call, fact, settle->result, settle->amount, receipt, &settle->share);
-	}
-	if (settle->share.same != NULL && !has_number)
-	{
-		settle->refund = settle->share.same;
-		settle->share.cut = NIL;
-	}
+		reckon_named(call, settle);
 	settle->number = refund_is_named(fact) ? refund_number_of(fact, receipt).value :
 		refund_sum_number(call, receipt, receipt->refunded + settle->amount);
 }

@@ -62,7 +62,8 @@ extern bool refund_sum_may_contain(const Refund *refund, const Receipt *receipt)
 typedef struct RefundShare
 {
 	List	   *cut;			/* those to be reversed; NIL: none */
-	int64		rest;			/* what of them is to be booked anew */
+	int64		amount;			/* how much has to give way */
+	int64		rest;			/* what of those is to be booked anew */
 	Refund	   *same;			/* one of just its amount, the only one to be cut; NULL: none */
 } RefundShare;
 

@@ -23,11 +23,13 @@
  * what was not sent accounts for nothing, and who sends it adds to what does.
  *
  * The other way round, a nameless refund stands for refunds that T contains and
- * that are not known yet.  One that becomes known takes its share out of the
- * nameless ones: the place of the one of just its amount, where it brings no number
- * of its own but the channel's; else they are reversed as far as it needs, and
- * what is left of them is booked anew.  They never happened, and account for nothing.
- * The same is done where a new sum is certainly less than all that it contains.
+ * that are not known yet.  One that becomes known takes the place of the one of
+ * just its amount, where it brings no number but the channel's; else it stays
+ * contained in them, if they are enough.  Only where it has to be told from them
+ * they give way: it came back, or they are too little, or it is one of ours.  Then
+ * they are reversed as far as it needs, and what is left of them is booked anew.
+ * They never happened, and account for nothing.  The same is done where a new sum
+ * is certainly less than all that it contains.
  *
  * So what the books say in the end does not depend on what was told first, as far
  * as the channel tells its times.  All of this is done under the lock of the
@@ -239,7 +241,8 @@ take_nameless(IdemCall *call, const Receipt *receipt, int64 amount, RefundShare 
 		sum += ((Refund *) lfirst(cell))->amount;
 		share->cut = lappend(share->cut, lfirst(cell));
 	}
-	share->rest = Max(sum - amount, 0);
+	share->amount = Min(sum, amount);
+	share->rest = sum - share->amount;
 }
 
 void

@@ -497,6 +497,10 @@ BEGIN
 			UPDATE model.refunds m SET succeeded_at = CASE WHEN f.result = 'succeeded' THEN f.occurred_at END WHERE m.tenant_id = t AND m.refund_no = givers[1];
 			x := model.refund_of(t, givers[1]);
 			givers := '{}';
+		ELSIF x.refund_no IS NULL AND f.result = 'succeeded' AND given >= amount THEN
+			-- which go on to contain it
+			amount := 0;
+			givers := '{}';
 		END IF;
 	END IF;
 
