@@ -391,21 +391,23 @@ look_around(IdemCall *call, Settle *settle, IdemSight sight)
 static const char *
 settle_locked(IdemCall *call, Settle *settle)
 {
+	bool		is_booked = settle->refund == NULL && settle->amount == 0;
 	const char *outcome;
 
 	settle->excess = settle->receipt->excess;
-	if (settle->refund != NULL)
-		outcome = carry_out(call, settle);
+	if (is_booked)
+		outcome = settle_outcome_unbooked(settle);
 	else
-		outcome = settle->amount > 0 ? adopt(call, settle) : "";
-	if (outcome == NULL || strcmp(outcome, "kept") == 0)
-		return outcome;
-
+	{
+		outcome = settle->refund == NULL ? adopt(call, settle) : carry_out(call, settle);
+		if (outcome == NULL || strcmp(outcome, "kept") == 0)
+			return outcome;
+	}
 	idem_unlock_names(call);
 	settle->is_done = true;
 	if (settle_tells_sum(settle))
 		settle->is_sum_new = refund_sum_note(call, settle->fact, settle->receipt);
-	return settle->refund != NULL ? outcome : settle_outcome_unbooked(settle);
+	return outcome;
 }
 
 /* One attempt; NULL: begin again */
