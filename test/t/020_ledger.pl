@@ -27,7 +27,7 @@ use IdemTest;
 use Test::More;
 
 my $seed = $ENV{IDEM_SEED} || 1;
-my $rounds = $ENV{IDEM_ROUNDS} || 6;
+my $rounds = $ENV{IDEM_ROUNDS} || 20;
 my $steps = $ENV{IDEM_STEPS} || 100;
 my $fault = $ENV{IDEM_FAULT} || 'some';
 my $number_of_sessions = 8;
@@ -162,7 +162,7 @@ my %faults = (
 		"UPDATE public.idem_receipt SET refund_reserved = refund_reserved - NEW.amount WHERE tenant_id = NEW.tenant_id AND receipt_no = NEW.receipt_no;", $unchecked ]);
 
 my $n = 0;
-my @some = ('a reserve is not taken', 'a success counts twice', 'a purchase is paid twice', 'an order stays when all went back', 'a campaign grants one too many');
+my @some = ('a reserve is not taken', 'a success counts twice', 'a sum is forgotten', 'a purchase is paid twice', 'an order stays when all went back', 'a campaign grants one too many');
 my @chosen = $fault eq 'all' ? sort keys %faults : $fault eq 'some' ? @some : $fault eq 'none' ? () : ($fault);
 foreach my $name (@chosen)
 {
