@@ -408,8 +408,40 @@ scene_answer(const Scene *scene, const Receipt *receipt, const Settlement *settl
 	answer->closing_payment_no = settlement->closing_payment_no;
 }
 
+/* Is it what it was when the rest was looked at? */
+static bool
+is_unchanged(IdemCall *call, const Scene *scene)
+{
+	Order	   *order = order_look(call, scene->payment->order_id, IDEM_SIGHT_LATEST);
+
+	return payment_look(call, scene->payment->payment_no, IDEM_SIGHT_LATEST)->version ==
+		scene->payment->version &&
+		(order == NULL) == (scene->order == NULL) &&
+		(order == NULL || order->version == scene->order->version);
+}
+
+/* What else there is to say of a settled receipt */
+static void
+look_settled(IdemCall *call, Scene *scene, const Receipt *receipt, Settlement *settlement)
+{
+	const Payment *payment = scene->payment;
+	Payment    *active;
+
+	scene->order = order_look(call, payment->order_id, IDEM_SIGHT_LATEST);
+	settlement->refund = refund_look_automatic(call, receipt->receipt_no);
+	settlement->closing_payment_no = IDEM_NULL;
+	if (receipt->disposition != RECEIPT_APPLIED)
+		return;
+	active = payment_look_active(call, payment->order_id, IDEM_SIGHT_LATEST);
+	if (active != NULL && active->status == PAYMENT_CLOSING &&
+		active->purchase_no == payment->purchase_no)
+		settlement->closing_payment_no = IDEM_VALUE(active->payment_no);
+}
+
 /*
- * What the first report answered, as far as it may still be acted on.
+ * What the first report answered, as far as it may still be acted on.  These are
+ * several looks, without a lock, and must be of one moment: else the refund of
+ * money that is surplus since would be told beside a payment in review.
  */
 void
 scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
@@ -417,18 +449,18 @@ scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,
 {
 	Scene		scene = {0};
 	Settlement	settlement = {0};
-	Payment    *active;
 
-	scene.payment = payment;
-	scene.order = order_look(call, payment->order_id, IDEM_SIGHT_LATEST);
-	settlement.refund = refund_look_automatic(call, receipt->receipt_no);
-	settlement.closing_payment_no = IDEM_NULL;
-	if (receipt->disposition == RECEIPT_APPLIED)
+	for (;;)
 	{
-		active = payment_look_active(call, payment->order_id, IDEM_SIGHT_LATEST);
-		if (active != NULL && active->status == PAYMENT_CLOSING &&
-			active->purchase_no == payment->purchase_no)
-			settlement.closing_payment_no = IDEM_VALUE(active->payment_no);
+		scene.payment = payment;
+		/* it may have been decided on before the payment was looked at */
+		if (receipt->disposition == RECEIPT_MISMATCH)
+			receipt = receipt_look(call, receipt->receipt_no, IDEM_SIGHT_LATEST);
+		look_settled(call, &scene, receipt, &settlement);
+		if (is_unchanged(call, &scene))
+			break;
+		CHECK_FOR_INTERRUPTS();
+		payment = payment_look(call, payment->payment_no, IDEM_SIGHT_LATEST);
 	}
 	scene_answer(&scene, receipt, &settlement, answer);
 }
