@@ -286,7 +286,7 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 	};
 	RefundAnswer told;
 
-	refund_settle_told(call, &fact, &told);
+	refund_settle(call, &fact, &told);
 	answer->outcome = told.outcome;
 	answer->status = told.status;
 	answer->payment_no = told.payment_no;

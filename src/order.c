@@ -341,9 +341,6 @@ try_create(IdemCall *call, Order *asked, Order **order, int *pause_ms)
 	idem_lock_name(call, IDEM_NAME_ORDER, call->tenant_id, asked->order_id);
 	*order = order_look(call, asked->order_id, IDEM_SIGHT_DIRTY);
 	active = payment_look_active(call, asked->order_id, IDEM_SIGHT_DIRTY);
-	applied = receipt_look_applied(call, asked->order_id, 1, IDEM_SIGHT_DIRTY);
-	if (applied != NULL)
-		paid = payment_look(call, applied->payment_no.value, IDEM_SIGHT_DIRTY);
 	if (*order != NULL && !TransactionIdIsValid(call->rival))
 		return "existing";
 
@@ -352,6 +349,10 @@ try_create(IdemCall *call, Order *asked, Order **order, int *pause_ms)
 		*order = NULL;
 		return idem_step_back(call, pause_ms) ? NULL : "in_progress";
 	}
+	/* whoever moves its money holds the gate: what was seen before it may have moved */
+	applied = receipt_look_applied(call, asked->order_id, 1, IDEM_SIGHT_LATEST);
+	if (applied != NULL)
+		paid = payment_look(call, applied->payment_no.value, IDEM_SIGHT_LATEST);
 	compare_payment(asked, active);
 	compare_payment(asked, paid);
 	if (!order_insert(call, asked))

@@ -409,7 +409,9 @@ scene_answer(const Scene *scene, const Receipt *receipt, const Settlement *settl
 }
 
 /*
- * What the first report answered, as far as it may still be acted on.
+ * What the first report answered, as far as it may still be acted on.  These are
+ * several looks, and must be of the moment that the caller holds: else the refund
+ * of money that is surplus since would be told beside a payment in review.
  */
 void
 scene_answer_settled(IdemCall *call, Payment *payment, const Receipt *receipt,

@@ -24,7 +24,8 @@ enum
 {
 	TENANT_ID = 1, REFUND_NO, RECEIPT_NO, PAYMENT_NO, ORDER_ID, PURCHASE_NO, CHANNEL,
 	ACCOUNT, CHANNEL_REFUND_NO, AMOUNT, CURRENCY, STATUS, VERSION, CAUSE, HELD, REASON,
-	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT, TAKES_BACK, NATTS = TAKES_BACK
+	CREATED_AT, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT, TAKES_BACK, SUCCEEDED_AT,
+	NATTS = SUCCEEDED_AT
 };
 
 const IdemIndex refund_by_no = {"idem_refund", "idem_refund_pkey", NATTS};
@@ -42,23 +43,24 @@ static IdemTable refunds = {
 	IDEM_QUERY("INSERT INTO @schema@.idem_refund (tenant_id, refund_no, receipt_no, payment_no,"
 			   " order_id, purchase_no, channel, account, channel_refund_no, amount, currency,"
 			   " status, version, cause, held, reason, created_at, submitted_at, next_check_at,"
-			   " settled_at, takes_back)"
+			   " settled_at, takes_back, succeeded_at)"
 			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
-			   " $17, $18, $19, $20, $21) ON CONFLICT DO NOTHING RETURNING ctid",
+			   " $17, $18, $19, $20, $21, $22) ON CONFLICT DO NOTHING RETURNING ctid",
 			   TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, TEXTOID,
 			   INT8OID, TEXTOID, TEXTOID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TIMESTAMPTZOID,
-			   TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID)
+			   TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TIMESTAMPTZOID)
 };
 
 /* TID scan: nothing can lead it astray */
 static IdemChange store_refund = {
 	&refunds, {STATUS, CHANNEL_REFUND_NO, HELD, SUBMITTED_AT, NEXT_CHECK_AT, SETTLED_AT,
-	TAKES_BACK, IDEM_ADDS(VERSION)},
+	TAKES_BACK, SUCCEEDED_AT, IDEM_ADDS(VERSION)},
 	IDEM_QUERY("UPDATE @schema@.idem_refund SET status = $2, channel_refund_no = $3, held = $4,"
 			   " submitted_at = $5, next_check_at = $6, settled_at = $7, takes_back = $8,"
-			   " version = version + $9 WHERE ctid = $1 RETURNING ctid",
+			   " succeeded_at = $9,"
+			   " version = version + $10 WHERE ctid = $1 RETURNING ctid",
 			   TIDOID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-			   BOOLOID, INT4OID)
+			   BOOLOID, TIMESTAMPTZOID, INT4OID)
 };
 
 
@@ -96,6 +98,7 @@ refund_of_row(const IdemRow *row)
 	refund->next_check_at = IDEM_NULLABLE(row, NEXT_CHECK_AT);
 	refund->settled_at = IDEM_NULLABLE(row, SETTLED_AT);
 	refund->takes_back = DatumGetBool(IDEM_COLUMN(row, TAKES_BACK));
+	refund->succeeded_at = IDEM_NULLABLE(row, SUCCEEDED_AT);
 	return refund;
 }
 
@@ -194,6 +197,7 @@ refund_of_receipt(const Receipt *receipt, Datum refund_no, int64 amount, const c
 	refund->submitted_at = IDEM_NULL;
 	refund->next_check_at = IDEM_NULL;
 	refund->settled_at = IDEM_NULL;
+	refund->succeeded_at = IDEM_NULL;
 	return refund;
 }
 
@@ -221,7 +225,8 @@ refund_insert(IdemCall *call, Refund *refund)
 		refund->submitted_at,
 		refund->next_check_at,
 		refund->settled_at,
-		IDEM_VALUE(BoolGetDatum(refund->takes_back))
+		IDEM_VALUE(BoolGetDatum(refund->takes_back)),
+		refund->succeeded_at
 	};
 
 	if (!idem_insert_at(call, &refunds, row, &refund->tid))
@@ -242,6 +247,7 @@ refund_store(IdemCall *call, Refund *refund)
 		refund->next_check_at,
 		refund->settled_at,
 		IDEM_VALUE(BoolGetDatum(refund->takes_back)),
+		refund->succeeded_at,
 		IDEM_VALUE(Int32GetDatum(1))
 	};
 

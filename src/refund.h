@@ -50,6 +50,7 @@ typedef struct Refund
 	NullableDatum next_check_at;
 	NullableDatum settled_at;	/* when its last result happened at the channel */
 	bool		takes_back;		/* that result, a failure, takes back any success before it */
+	NullableDatum succeeded_at; /* when it succeeded at the channel; infinity: it was others */
 } Refund;
 
 extern const IdemIndex refund_by_no;		/* tenant_id, refund_no */
@@ -136,28 +137,18 @@ typedef struct RefundAnswer
 } RefundAnswer;
 
 /*
- * Record what became of a refund.  The call is a fact, and holds no name; a
- * transaction may record several, one after the other.
+ * Record what became of a refund: what is told of one by name, in a sum, or
+ * both is booked once.  The call is a fact, and holds no name; a transaction may
+ * record several, one after the other.
  */
 extern void refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer);
 
 
-/* ---------- refund_sum.c ---------- */
-
-/*
- * The same for what may be a sum, or part of a sum that was told before: what
- * a channel tells in sums, and once more refund by refund, is booked once.
- */
-extern void refund_settle_told(IdemCall *call, const RefundFact *fact, RefundAnswer *answer);
-
-/* A refund that may have been part of a sum has failed: book what is left of the sum */
-extern void refund_cover_told(IdemCall *call, const Receipt *seen);
-
-
 /* ---------- refund_find.c ---------- */
 
-/* The beginning of the numbers of sums, of this receipt, that named no refund */
+/* The number of a sum that a channel reached without naming a refund, and its beginning */
 extern char *refund_sum_prefix(const Receipt *receipt);
+extern Datum refund_number_of_sum(const Receipt *receipt, int64 sum);
 
 /* Does the fact agree with all that we know of this money? */
 extern bool refund_fact_fits(const RefundFact *fact, const Receipt *receipt);

@@ -126,9 +126,8 @@ refund_sum_prefix(const Receipt *receipt)
 	return psprintf("C%s-", TextDatumGetCString(receipt->receipt_no));
 }
 
-/* The number of a sum that a channel reached without naming a refund at all */
-static Datum
-number_of_sum(const Receipt *receipt, int64 sum)
+Datum
+refund_number_of_sum(const Receipt *receipt, int64 sum)
 {
 	return CStringGetTextDatum(psprintf("%s" INT64_FORMAT, refund_sum_prefix(receipt), sum));
 }
@@ -141,6 +140,6 @@ refund_number_of(const RefundFact *fact, const Receipt *receipt)
 	if (idem_is_given(fact->channel_refund_no))
 		return IDEM_VALUE(number_of_channels(fact->channel_refund_no.value));
 	if (fact->cumulative && receipt != NULL && !fact->amount.isnull)
-		return IDEM_VALUE(number_of_sum(receipt, DatumGetInt64(fact->amount.value)));
+		return IDEM_VALUE(refund_number_of_sum(receipt, DatumGetInt64(fact->amount.value)));
 	return IDEM_NULL;
 }

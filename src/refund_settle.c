@@ -15,6 +15,8 @@
  *	  the refund.  Then, for a number that is written for the first time, its
  *	  name, and look dirty for it once more.
  * 4. Book the money and move the refund, on a fact edge if need be.
+ * 5. Note the sum, if one was told, and book what of the latest sum nothing
+ *	  explains any more: see refund_sum.c.
  *
  * What came late or came twice is told by time: a failure older than the last
  * submit is that of an earlier attempt; a success older than a failure that
@@ -31,225 +33,6 @@
 #include "refund_settle.h"
 
 #include "access/transam.h"
-
-/* What is known, and later locked, of the thing that a fact is about */
-typedef struct Settle
-{
-	const RefundFact *fact;
-	RefundResult result;
-	Refund	   *refund;			/* NULL: unknown */
-	Receipt    *receipt;		/* that its money came from; NULL: unknown */
-	Order	   *order;			/* locked, if its row may have to follow; NULL: none */
-} Settle;
-
-
-/* ---------- what fits nothing ---------- */
-
-/* What a human will see of the fact */
-static NullableDatum
-describe(IdemCall *call, const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	AnomalyDetail *detail = anomaly_detail(call);
-
-	anomaly_detail_text(detail, "result", IDEM_TEXT(fact->result));
-	anomaly_detail_text(detail, "refund_no", fact->refund_no);
-	anomaly_detail_text(detail, "channel_refund_no", fact->channel_refund_no);
-	anomaly_detail_text(detail, "payment_no", fact->payment_no);
-	anomaly_detail_text(detail, "channel", fact->channel);
-	anomaly_detail_text(detail, "account", fact->account);
-	anomaly_detail_text(detail, "trade_no", fact->trade_no);
-	anomaly_detail_amount(detail, fact->cumulative ? "cumulative_amount" : "amount", fact->amount);
-	anomaly_detail_text(detail, "currency", fact->currency);
-	if (settle->refund != NULL)
-		anomaly_detail_amount(detail, "our_amount", IDEM_VALUE(Int64GetDatum(settle->refund->amount)));
-	return anomaly_detail_done(detail);
-}
-
-static NullableDatum
-order_of(const Settle *settle)
-{
-	return settle->receipt == NULL ? IDEM_NULL : settle->receipt->order_id;
-}
-
-/* The number that the fact's refund has or would have, or what else there is */
-static Datum
-key_of(const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	NullableDatum number;
-
-	if (settle->refund != NULL)
-		return settle->refund->refund_no;
-	number = refund_number_of(fact, settle->receipt);
-	if (!number.isnull)
-		return number.value;
-	if (idem_is_given(fact->trade_no))
-		return fact->trade_no.value;
-	return idem_is_given(fact->payment_no) ? fact->payment_no.value : CStringGetTextDatum("");
-}
-
-static void
-open_anomaly(IdemCall *call, const Settle *settle, const char *kind)
-{
-	anomaly_open(call, kind, "refund", key_of(settle), order_of(settle), describe(call, settle));
-}
-
-/* The receipt's refunds and disputes exceed it */
-static void
-open_over_refund(IdemCall *call, const Settle *settle)
-{
-	anomaly_open(call, "over_refund", "receipt", settle->receipt->receipt_no,
-				 settle->receipt->order_id, describe(call, settle));
-}
-
-static bool
-is_empty(NullableDatum text)
-{
-	return !text.isnull && !idem_is_given(text);
-}
-
-static bool
-is_amount(NullableDatum amount)
-{
-	return !amount.isnull && DatumGetInt64(amount.value) > 0;
-}
-
-/*
- * What is wrong with a fact as such, as the kind of the anomaly; NULL: nothing.
- */
-static const char *
-find_nonsense(const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	Datum		upper_case;
-
-	if (settle->result == RESULT_UNKNOWN)
-		return "unmapped_event";
-	if (is_empty(fact->refund_no) || is_empty(fact->channel_refund_no) ||
-		is_empty(fact->payment_no) || is_empty(fact->channel) || is_empty(fact->trade_no))
-		return "refund_unmatched";
-	if ((fact->amount.isnull || is_amount(fact->amount)) &&
-		(fact->currency.isnull || idem_is_currency(fact->currency.value, &upper_case)))
-		return NULL;
-	return settle->refund != NULL ? "refund_amount_differs" : "refund_unmatched";
-}
-
-/* Is it said in another currency than the money came in? */
-static bool
-is_other_currency(const RefundFact *fact, NullableDatum currency)
-{
-	Datum		upper_case;
-
-	if (fact->currency.isnull)
-		return false;
-	return currency.isnull || !idem_is_currency(fact->currency.value, &upper_case) ||
-		!idem_same_text(upper_case, currency.value);
-}
-
-/*
- * The channel's number is another refund's already: one of the two is not what
- * it seems, and booking this one could book it twice.
- */
-static bool
-is_another(IdemCall *call, const Settle *settle, IdemSight sight)
-{
-	const Refund *refund = settle->refund;
-	NullableDatum said = settle->fact->channel_refund_no;
-	Refund	   *other;
-
-	if (said.isnull || idem_same_nullable(said, refund->channel_refund_no))
-		return false;
-	other = refund_look_at_channel(call, refund->channel, refund->account, said.value, sight);
-	return other != NULL && !idem_same_text(other->refund_no, refund->refund_no);
-}
-
-/* What we know under our number agrees with what is said */
-static bool
-is_matched(IdemCall *call, const Settle *settle)
-{
-	return refund_fact_fits(settle->fact, settle->receipt) &&
-		!is_another(call, settle, IDEM_SIGHT_LATEST);
-}
-
-/*
- * Can an unknown refund be taken over?  It needs an amount that can be told
- * from the sum, in the receipt's currency, and a number that is free and not
- * that of another receipt's automatic refund.
- */
-static bool
-is_adoptable(IdemCall *call, const Settle *settle)
-{
-	const RefundFact *fact = settle->fact;
-	NullableDatum number = refund_number_of(fact, settle->receipt);
-
-	if (!is_amount(fact->amount) || settle->receipt->currency.isnull ||
-		is_other_currency(fact, settle->receipt->currency))
-		return false;
-	if (fact->cumulative && settle->result != RESULT_SUCCEEDED)
-		return false;
-	if (number.isnull || refund_look(call, number.value, IDEM_SIGHT_LATEST) != NULL)
-		return false;
-	return !refund_is_automatic_no(number.value) ||
-		idem_same_text(number.value, refund_automatic_no(settle->receipt->receipt_no));
-}
-
-/* What of a fact about an unknown refund is news */
-static int64
-adopted_amount(const Settle *settle)
-{
-	int64		amount = DatumGetInt64(settle->fact->amount.value);
-
-	return settle->fact->cumulative ? amount - settle->receipt->refunded : amount;
-}
-
-static const char *
-keep(IdemCall *call, const Settle *settle, const char *kind, const char *outcome)
-{
-	idem_unlock_names(call);
-	open_anomaly(call, settle, kind);
-	return outcome;
-}
-
-
-/* ---------- recognize ---------- */
-
-/* Is there a channel's number to be learnt? */
-static bool
-learns_number(const Settle *settle)
-{
-	return settle->refund->channel_refund_no.isnull && !settle->fact->channel_refund_no.isnull;
-}
-
-/*
- * What may be answered without a lock, from what is committed; NULL: there is
- * something to do.  Asked again once everything is locked.
- */
-static const char *
-recognize(IdemCall *call, const Settle *settle)
-{
-	const char *nonsense = find_nonsense(settle);
-	RefundVerdict verdict;
-
-	if (nonsense != NULL)
-		return keep(call, settle, nonsense, "kept");
-	if (settle->receipt == NULL)
-		return keep(call, settle, "refund_unmatched", "orphan");
-	if (settle->refund == NULL)
-	{
-		if (settle->result == RESULT_TIMEOUT)
-			return keep(call, settle, "refund_unmatched", "orphan");
-		if (!is_adoptable(call, settle))
-			return keep(call, settle, "refund_unmatched", "kept");
-		return adopted_amount(settle) > 0 ? NULL : "duplicate";
-	}
-	if (!is_matched(call, settle))
-		return keep(call, settle, "refund_unmatched", "kept");
-	verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
-	if (refund_is_move(&verdict) || verdict.asks_again || learns_number(settle))
-		return NULL;
-	return verdict.outcome;
-}
 
 
 /* ---------- move ---------- */
@@ -272,7 +55,8 @@ follow_money(IdemCall *call, Settle *settle)
 {
 	if (settle->order != NULL && settle->receipt->disposition == RECEIPT_APPLIED)
 		order_follow_money(call, settle->order, settle->receipt);
-	follow_entitlements(call, settle);
+	if (settle->refund != NULL)
+		follow_entitlements(call, settle);
 }
 
 /* Money that could pay nothing has gone back: nothing is left to be done */
@@ -288,6 +72,13 @@ resolve_cured(IdemCall *call, const Settle *settle)
 								"refund", IDEM_NULL);
 }
 
+/* Is it not settled with this move how much went back? */
+static bool
+is_midway(const Settle *settle)
+{
+	return settle->is_midway || settle->share.cut != NIL;
+}
+
 static void
 succeed(IdemCall *call, Settle *settle)
 {
@@ -297,8 +88,12 @@ succeed(IdemCall *call, Settle *settle)
 	receipt_book(call, settle->receipt, reserve, refund->amount, 0);
 	refund->next_check_at = IDEM_NULL;
 	refund->takes_back = false;
+	refund->succeeded_at = settle->result == RESULT_SUCCEEDED ?
+		settle->fact->occurred_at : IDEM_NULL;
 	refund_move(call, refund, REFUND_SUCCEEDED);
 	idem_unlock_names(call);
+	if (is_midway(settle))
+		return;
 	follow_money(call, settle);
 	resolve_cured(call, settle);
 }
@@ -309,8 +104,9 @@ reverse(IdemCall *call, Settle *settle)
 	receipt_book(call, settle->receipt, -settle->refund->amount, -settle->refund->amount, 0);
 	refund_move(call, settle->refund, REFUND_REVERSED);
 	idem_unlock_names(call);
-	follow_money(call, settle);
-	open_anomaly(call, settle, "refund_reversed");
+	if (!is_midway(settle))
+		follow_money(call, settle);
+	settle_open_anomaly(call, settle, "refund_reversed");
 }
 
 static void
@@ -326,7 +122,7 @@ fail(IdemCall *call, Settle *settle)
 	refund_move(call, refund, to);
 	idem_unlock_names(call);
 	if (to == REFUND_ABNORMAL)
-		open_anomaly(call, settle, "refund_abnormal");
+		settle_open_anomaly(call, settle, "refund_abnormal");
 }
 
 /* A known refund is booked at our amount, whatever was said */
@@ -338,7 +134,7 @@ differs(const Settle *settle)
 	if (!fact->cumulative && !fact->amount.isnull &&
 		DatumGetInt64(fact->amount.value) != settle->refund->amount)
 		return true;
-	return is_other_currency(fact, IDEM_VALUE(settle->refund->currency));
+	return refund_is_other_currency(fact, IDEM_VALUE(settle->refund->currency));
 }
 
 static void
@@ -346,8 +142,11 @@ move(IdemCall *call, Settle *settle, const RefundVerdict *verdict)
 {
 	Refund	   *refund = settle->refund;
 	bool		was_abnormal = refund->status == REFUND_ABNORMAL;
+	bool		was_taken_back = verdict->reverses && settle->result == RESULT_SUCCEEDED;
 
-	refund->settled_at = settle->fact->occurred_at;
+	/* this success is the older of the two */
+	if (!was_taken_back)
+		refund->settled_at = settle->fact->occurred_at;
 	if (verdict->succeeds)
 		succeed(call, settle);
 	if (verdict->reverses)
@@ -359,40 +158,47 @@ move(IdemCall *call, Settle *settle, const RefundVerdict *verdict)
 						refund_status_names[refund->status], IDEM_NULL);
 }
 
-/*
- * Do what the verdict says about a refund whose scene is locked.  excess:
- * the receipt's before this fact.
- */
+/* Do what the verdict says about a refund whose scene is locked */
 static const char *
-carry_out(IdemCall *call, Settle *settle, int64 excess)
+carry_out(IdemCall *call, Settle *settle)
 {
 	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
 	Refund	   *refund = settle->refund;
+	bool		learns = settle_learns_number(settle);
 
 	if (verdict.succeeds && !refund_holds_reserve(refund) &&
 		!receipt_can_book(settle->receipt, refund->amount, 0))
 	{
 		idem_unlock_names(call);
-		open_over_refund(call, settle);
+		settle_open_over_refund(call, settle);
 		return "kept";
 	}
-	if (learns_number(settle) ||
+	if (learns ||
 		(refund_is_move(&verdict) && !settle->fact->channel_refund_no.isnull))
 		refund->channel_refund_no = settle->fact->channel_refund_no;
+	if (settle->share.same != NULL && settle->share.cut == NIL)
+		refund->succeeded_at = settle->result == RESULT_SUCCEEDED ?
+			settle->fact->occurred_at : IDEM_NULL;
 	if (verdict.asks_again)
 		refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
 
 	if (!refund_is_move(&verdict))
 	{
-		refund_store(call, refund);
+		if (settle_learns_success(settle))
+		{
+			refund->succeeded_at = settle->fact->occurred_at;
+			learns = true;
+		}
+		if (learns || verdict.asks_again)
+			refund_store(call, refund);
 		idem_unlock_names(call);
 		return verdict.outcome;
 	}
 	move(call, settle, &verdict);
 	if (differs(settle))
-		open_anomaly(call, settle, "refund_amount_differs");
-	if (settle->receipt->excess > excess)
-		open_over_refund(call, settle);
+		settle_open_anomaly(call, settle, "refund_amount_differs");
+	if (settle->receipt->excess > settle->excess && !is_midway(settle))
+		settle_open_over_refund(call, settle);
 	return verdict.outcome;
 }
 
@@ -402,7 +208,7 @@ resolve_unmatched(IdemCall *call, const Settle *settle)
 {
 	Settle		unknown = {.fact = settle->fact};
 
-	anomaly_resolve(call, "refund_unmatched", "refund", key_of(&unknown), "adopted", IDEM_NULL);
+	anomaly_resolve(call, "refund_unmatched", "refund", settle_key(&unknown), "adopted", IDEM_NULL);
 }
 
 /* Take over a refund that was started elsewhere; NULL: begin again */
@@ -410,16 +216,14 @@ static const char *
 adopt(IdemCall *call, Settle *settle)
 {
 	const char *outcome;
-	int64		amount = adopted_amount(settle);
-	int64		excess = settle->receipt->excess;
-	Refund	   *refund = refund_of_receipt(settle->receipt,
-										   refund_number_of(settle->fact, settle->receipt).value,
-										   amount, "channel", IDEM_NULL);
+	int64		amount = settle->amount;
+	Refund	   *refund = refund_of_receipt(settle->receipt, settle->number, amount, "channel",
+										   IDEM_NULL);
 
 	if (!receipt_can_book(settle->receipt, amount, 0))
 	{
 		idem_unlock_names(call);
-		open_over_refund(call, settle);
+		settle_open_over_refund(call, settle);
 		return "kept";
 	}
 	refund->channel_refund_no = settle->fact->channel_refund_no;
@@ -428,21 +232,23 @@ adopt(IdemCall *call, Settle *settle)
 	idem_unlock_names(call);
 	receipt_book(call, settle->receipt, amount, 0, 0);
 	settle->refund = refund;
-	outcome = carry_out(call, settle, excess);
-	resolve_unmatched(call, settle);
+	outcome = carry_out(call, settle);
+	if (settle->money == NULL)
+		resolve_unmatched(call, settle);
 	return outcome;
 }
 
 
 /* ---------- lock ---------- */
 
-/* Can the fact change how much of the money went back? */
+/*
+ * Can the fact change how much of the money went back?  A failure can: what a
+ * sum contains was not that refund, then.
+ */
 static bool
 moves_money(const Settle *settle)
 {
-	return settle->result == RESULT_SUCCEEDED || settle->result == RESULT_REVERSED ||
-		(refund_is_failure(settle->result) &&
-		 (settle->fact->reversing || settle->receipt->refund_told > 0));
+	return settle->result != RESULT_TIMEOUT;
 }
 
 /* Lock the receipt, and before it the order that may have to follow; NULL: begin again */
@@ -457,6 +263,60 @@ lock_receipt(IdemCall *call, Settle *settle)
 	return receipt_lock_seen(call, seen);
 }
 
+/*
+ * Of a refund that nobody knows and that is told by name: it can turn out to be
+ * a nameless one, or to be contained in some.  What came back has to be taken out
+ * of them; what only went back can stay where it is.
+ */
+static void
+reckon_named(IdemCall *call, Settle *settle)
+{
+	RefundShare *share = &settle->share;
+
+	settle->amount = DatumGetInt64(settle->fact->amount.value);
+	refund_sum_share(call, settle->fact, settle->result, settle->amount, settle->receipt, share);
+	if (share->same != NULL && !idem_is_given(settle->fact->refund_no))
+	{
+		settle->refund = share->same;
+		share->cut = NIL;
+	}
+	else if (settle->result == RESULT_SUCCEEDED && share->amount == settle->amount)
+	{
+		settle->amount = 0;
+		share->cut = NIL;
+	}
+}
+
+/* Of a refund that nobody knows: what of it has to be booked, under which number */
+static void
+reckon_unknown(IdemCall *call, Settle *settle)
+{
+	const RefundFact *fact = settle->fact;
+	const Receipt *receipt = settle->receipt;
+
+	if (settle->money == NULL && fact->cumulative)
+		settle->amount = refund_sum_gap_told(call, fact, receipt);
+	else if (settle->money == NULL)
+		reckon_named(call, settle);
+	settle->number = refund_is_named(fact) ? refund_number_of(fact, receipt).value :
+		refund_sum_number(call, receipt, receipt->refunded + settle->amount);
+}
+
+/*
+ * Of a refund that we know and that counts for nothing so far: it can have its
+ * share in nameless ones, too, if it succeeded all the same.
+ */
+static void
+reckon_known(IdemCall *call, Settle *settle)
+{
+	RefundVerdict verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
+
+	if (verdict.succeeds && !verdict.reverses &&
+		!refund_sum_may_contain(settle->refund, settle->receipt))
+		refund_sum_share(call, settle->fact, settle->result, settle->refund->amount,
+						 settle->receipt, &settle->share);
+}
+
 /* Lock the names under which a number of ours or of the channel's is written */
 static void
 lock_numbers(IdemCall *call, const Settle *settle)
@@ -467,7 +327,7 @@ lock_numbers(IdemCall *call, const Settle *settle)
 	int			n = 0;
 
 	if (settle->refund == NULL)
-		names[n++] = refund_number_of(settle->fact, receipt).value;
+		names[n++] = settle->number;
 	if (!at_channel.isnull)
 		names[n++] = CStringGetTextDatum(psprintf("%s/%s/%s", TextDatumGetCString(receipt->channel),
 												  TextDatumGetCString(receipt->account),
@@ -482,19 +342,27 @@ lock_numbers(IdemCall *call, const Settle *settle)
 static bool
 lock_all(IdemCall *call, Settle *settle)
 {
+	bool		is_known = settle->refund != NULL;
 	Refund	   *found;
 
 	settle->receipt = lock_receipt(call, settle);
 	if (settle->receipt == NULL)
 		return false;
+	memset(&settle->share, 0, sizeof(RefundShare));
+	if (!is_known)
+		reckon_unknown(call, settle);
 	if (settle->refund != NULL)
 		settle->refund = refund_lock(call, settle->refund->refund_no);
+	if (is_known)
+		reckon_known(call, settle);
 
 	lock_numbers(call, settle);
 	found = refund_find(call, settle->fact, settle->receipt, IDEM_SIGHT_DIRTY);
 	if (settle->refund != NULL)
-		(void) is_another(call, settle, IDEM_SIGHT_DIRTY);
-	return !TransactionIdIsValid(call->rival) && (found == NULL) == (settle->refund == NULL);
+		(void) settle_is_another(call, settle, IDEM_SIGHT_DIRTY);
+	else if (found == NULL)
+		found = refund_look(call, settle->number, IDEM_SIGHT_DIRTY);
+	return !TransactionIdIsValid(call->rival) && (found != NULL) == is_known;
 }
 
 
@@ -506,7 +374,9 @@ look_around(IdemCall *call, Settle *settle, IdemSight sight)
 {
 	settle->receipt = NULL;
 	settle->refund = refund_find(call, settle->fact, NULL, sight);
-	if (settle->refund == NULL)
+	if (settle->money != NULL)
+		settle->receipt = receipt_look(call, settle->money->receipt_no, sight);
+	else if (settle->refund == NULL)
 	{
 		settle->receipt = refund_find_receipt(call, settle->fact, sight);
 		if (settle->receipt != NULL)
@@ -515,6 +385,29 @@ look_around(IdemCall *call, Settle *settle, IdemSight sight)
 	/* the number is what counts: the money may have come elsewhere than is said */
 	if (settle->refund != NULL)
 		settle->receipt = receipt_look(call, settle->refund->receipt_no, IDEM_SIGHT_LATEST);
+}
+
+/* With everything locked: book it, and note the sum; NULL: begin again */
+static const char *
+settle_locked(IdemCall *call, Settle *settle)
+{
+	bool		is_booked = settle->refund == NULL && settle->amount == 0;
+	const char *outcome;
+
+	settle->excess = settle->receipt->excess;
+	if (is_booked)
+		outcome = settle_outcome_unbooked(settle);
+	else
+	{
+		outcome = settle->refund == NULL ? adopt(call, settle) : carry_out(call, settle);
+		if (outcome == NULL || strcmp(outcome, "kept") == 0)
+			return outcome;
+	}
+	idem_unlock_names(call);
+	settle->is_done = true;
+	if (settle_tells_sum(settle))
+		settle->is_sum_new = refund_sum_note(call, settle->fact, settle->receipt);
+	return outcome;
 }
 
 /* One attempt; NULL: begin again */
@@ -531,16 +424,93 @@ try_settle(IdemCall *call, Settle *settle)
 		if (TransactionIdIsValid(call->rival))
 			return NULL;
 	}
-	outcome = recognize(call, settle);
+	outcome = settle_recognize(call, settle);
 	if (outcome != NULL)
 		return outcome;
 	if (!lock_all(call, settle))
 		return NULL;
-	outcome = recognize(call, settle);
+	outcome = settle_recognize(call, settle);
 	if (outcome != NULL)
 		return outcome;
-	return settle->refund == NULL ? adopt(call, settle) :
-		carry_out(call, settle, settle->receipt->excess);
+	return settle_locked(call, settle);
+}
+
+static const char *
+settle_once(IdemCall *call, Settle *settle)
+{
+	const char *outcome;
+
+	while ((outcome = try_settle(call, settle)) == NULL)
+		(void) scene_step_back(call);
+	idem_unlock_names(call);
+	return outcome;
+}
+
+/* Book that much of the latest sum without a name */
+static void
+book_nameless(IdemCall *call, Settle *settle, int64 amount, bool is_midway)
+{
+	const Receipt *receipt = settle->receipt;
+	RefundFact	fact = {
+		.refund_no = IDEM_NULL,
+		.payment_no = receipt->payment_no,
+		.channel = IDEM_NULL,
+		.account = IDEM_NULL,
+		.trade_no = IDEM_NULL,
+		.channel_refund_no = IDEM_NULL,
+		.amount = IDEM_VALUE(Int64GetDatum(receipt->refund_told)),
+		.currency = receipt->currency,
+		.occurred_at = receipt->refund_told_at,
+		.result = "succeeded",
+		.cumulative = true
+	};
+	Settle		part = {
+		.fact = &fact,
+		.result = RESULT_SUCCEEDED,
+		.money = receipt,
+		.amount = amount,
+		.is_midway = is_midway
+	};
+
+	if (amount == 0)
+		return;
+	(void) settle_once(call, &part);
+	settle->receipt = part.receipt;
+}
+
+/* Take out of nameless refunds what has to give way */
+static void
+cut_nameless(IdemCall *call, Settle *settle)
+{
+	refund_sum_cut(call, settle->receipt, &settle->share);
+	book_nameless(call, settle, settle->share.rest, true);
+	follow_money(call, settle);
+}
+
+/* What turned out to be this refund; then do what was left for then */
+static void
+take_share(IdemCall *call, Settle *settle)
+{
+	if (settle->share.cut == NIL)
+		return;
+	cut_nameless(call, settle);
+	if (settle->refund->status == REFUND_SUCCEEDED)
+		resolve_cured(call, settle);
+	if (settle->receipt->excess > settle->excess)
+		settle_open_over_refund(call, settle);
+}
+
+/* Make what is booked of the latest sum be just that */
+static void
+meet_sum(IdemCall *call, Settle *settle)
+{
+	if (settle->is_sum_new)
+	{
+		refund_sum_surplus(call, settle->receipt, &settle->share);
+		if (settle->share.cut != NIL)
+			cut_nameless(call, settle);
+	}
+	book_nameless(call, settle, refund_sum_gap(call, settle->receipt), false);
 }
 
 static void
@@ -565,13 +535,13 @@ refund_settle(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
 
 	settle.fact = fact;
 	settle.result = refund_result(fact->result);
-	while ((answer->outcome = try_settle(call, &settle)) == NULL)
-		(void) scene_step_back(call);
-	idem_unlock_names(call);
+	answer->outcome = settle_once(call, &settle);
+	if (settle.is_done)
+	{
+		take_share(call, &settle);
+		meet_sum(call, &settle);
+	}
 	fill_answer(&settle, answer);
-	if (refund_is_failure(settle.result) && settle.receipt != NULL &&
-		settle.receipt->refund_told > settle.receipt->refunded)
-		refund_cover_told(call, settle.receipt);
 }
 
 /* The arguments of idem_settle_refund, by position */

@@ -8,310 +8,292 @@
  * be told by name later, one that was told before.  Booking what it exceeds our
  * books by counts such money twice.
  *
- * So the latest sum that was told stands in the receipt, and
+ * So the latest sum that was told, T, stands in the receipt, with the channel's
+ * time of it, and each refund that T may contain accounts for its amount of it:
  *
- * - what it exceeds the booked refunds by is booked only so far as nothing else
- *	 explains it: a refund that is on its way, or one that was reversed since.
- *	 Should what was on its way fail, the rest is booked then;
- * - a refund that is told by name, and is not ours, is part of the sum if it is
- *	 not younger: it is the one that was booked in its place, or one of several.
+ * - one that succeeded, unless it is somebody else's and younger than T;
+ * - one that is on its way, since T may have counted it before we hear of it;
+ * - one that came back later than T was told, or who knows when, unless its
+ *	 success is somebody else's and younger than T.
  *
- * Either way the books reach the sum, and never pass it for its own sake; which
- * refund of the channel's they say it is, depends on what was told first.
+ * What of T nothing accounts for is the gap, and no transaction leaves one: it is
+ * booked, as the refund that was named with the sum, if nobody knows it, else as
+ * one without a name.  A gap comes of a new sum; of a refund that was on its way
+ * and fails; of one that came back earlier than T was told.  Requests make none:
+ * what was not sent accounts for nothing, and who sends it adds to what does.
  *
- * All of this is decided under the lock of the receipt, which is taken where
- * refund_settle takes it: behind the order.
+ * The other way round, a nameless refund stands for refunds that T contains and
+ * that are not known yet.  One that becomes known takes the place of the one of
+ * just its amount, where it brings no number but the channel's; else it stays
+ * contained in them, if they are enough.  Only where it has to be told from them
+ * they give way: it came back, or they are too little, or it is one of ours.  Then
+ * they are reversed as far as it needs, and what is left of them is booked anew.
+ * They never happened, and account for nothing.  The same is done where a new sum
+ * is certainly less than all that it contains.
+ *
+ * So what the books say in the end does not depend on what was told first, as far
+ * as the channel tells its times.  All of this is done under the lock of the
+ * receipt, which is taken where refund_settle takes it: behind the order.
  *-------------------------------------------------------------------------
  */
-#include "refund.h"
+#include "refund_settle.h"
 
+/* Is it known to have happened after the sum was told? */
 static bool
-is_success(const RefundFact *fact)
+is_younger(NullableDatum at, const Receipt *receipt)
 {
-	return strcmp(fact->result, "succeeded") == 0;
-}
-
-/* Can it be reckoned with: an amount, in the currency that the money came in? */
-static bool
-is_reckonable(const RefundFact *fact, const Receipt *receipt)
-{
-	return !fact->amount.isnull && DatumGetInt64(fact->amount.value) > 0 &&
-		(fact->currency.isnull || idem_same_nullable(fact->currency, receipt->currency));
-}
-
-/* Lock a payment's money as refund_settle does; NULL: it is not there any more */
-static Receipt *
-lock_money(IdemCall *call, const Receipt *seen)
-{
-	Order	   *order;
-
-	if (seen->purchase_no == 1)
-		(void) order_lock_gate(call, seen->order_id.value, &order);
-	return receipt_lock(call, seen->receipt_no);
-}
-
-/* Did it happen after the sum was told, or is that unknown? */
-static bool
-is_later(NullableDatum at, const Receipt *receipt)
-{
-	return at.isnull || receipt->refund_told_at.isnull ||
+	return !at.isnull && !receipt->refund_told_at.isnull &&
 		DatumGetTimestampTz(at.value) > DatumGetTimestampTz(receipt->refund_told_at.value);
 }
 
-/*
- * What the sum may contain beside what is booked: what is on its way, and what
- * was taken back since it was told.
- */
-static int64
-explained(IdemCall *call, const Receipt *receipt)
+/* The same, or unknown? */
+static bool
+may_be_younger(NullableDatum at, const Receipt *receipt)
 {
-	int64		sum = 0;
+	return at.isnull || receipt->refund_told_at.isnull || is_younger(at, receipt);
+}
+
+
+/* ---------- the gap ---------- */
+
+/*
+ * Is it none that the sum contains?  Of ours we do not believe the time: who
+ * settles a refund by what a call answered tells the time of that call.
+ */
+static bool
+is_beside_sum(const Refund *refund, const Receipt *receipt)
+{
+	if (!idem_text_is(refund->cause, "channel") || refund->succeeded_at.isnull)
+		return false;
+	return TIMESTAMP_IS_NOEND(DatumGetTimestampTz(refund->succeeded_at.value)) ||
+		is_younger(refund->succeeded_at, receipt);
+}
+
+bool
+refund_sum_may_contain(const Refund *refund, const Receipt *receipt)
+{
+	switch (refund->status)
+	{
+		case REFUND_PROCESSING:
+		case REFUND_ABNORMAL:
+			return true;
+		case REFUND_SUCCEEDED:
+			return !is_beside_sum(refund, receipt);
+		case REFUND_REVERSED:
+			return !is_beside_sum(refund, receipt) && may_be_younger(refund->settled_at, receipt);
+		case REFUND_REQUESTED:
+		case REFUND_FAILED:
+		case REFUND_CLOSED:
+		case REFUND_CANCELLED:
+			break;
+	}
+	return refund->takes_back && may_be_younger(refund->settled_at, receipt);
+}
+
+int64
+refund_sum_gap(IdemCall *call, const Receipt *receipt)
+{
+	int64		gap = receipt->refund_told;
 	ListCell   *cell;
 
+	if (gap == 0)
+		return 0;
 	foreach(cell, refund_look_all(call, receipt->receipt_no))
 	{
 		Refund	   *refund = (Refund *) lfirst(cell);
-		bool		taken_back = refund->status == REFUND_REVERSED || refund->takes_back;
 
-		if (refund->status == REFUND_PROCESSING || refund->status == REFUND_ABNORMAL ||
-			(taken_back && refund->status != REFUND_SUCCEEDED &&
-			 is_later(refund->settled_at, receipt)))
-			sum += refund->amount;
+		/* one after the other: their sum may be more than a bigint holds */
+		if (refund_sum_may_contain(refund, receipt))
+			gap -= Min(gap, refund->amount);
 	}
-	return sum;
-}
-
-/* What of the sum has to be booked */
-static int64
-unbooked(IdemCall *call, const Receipt *receipt)
-{
-	int64		rest = receipt->refund_told - receipt->refunded;
-
-	return rest <= 0 ? 0 : rest - explained(call, receipt);
-}
-
-/* Book that much, under the numbers of the fact */
-static void
-book(IdemCall *call, const RefundFact *fact, const Receipt *receipt, int64 amount,
-	 RefundAnswer *answer)
-{
-	RefundFact	news = *fact;
-
-	news.cumulative = true;
-	news.amount = IDEM_VALUE(Int64GetDatum(receipt->refunded + amount));
-	refund_settle(call, &news, answer);
-}
-
-/* The same as a refund that nobody has named */
-static void
-book_nameless(IdemCall *call, const RefundFact *fact, const Receipt *receipt, int64 amount,
-			  RefundAnswer *answer)
-{
-	RefundFact	news = *fact;
-
-	news.refund_no = news.channel_refund_no = IDEM_NULL;
-	book(call, &news, receipt, amount, answer);
-}
-
-static void
-answer_without_refund(const Receipt *receipt, const char *outcome, RefundAnswer *answer)
-{
-	memset(answer, 0, sizeof(RefundAnswer));
-	answer->outcome = outcome;
-	answer->refund_no = IDEM_NULL;
-	answer->receipt_no = IDEM_VALUE(receipt->receipt_no);
-	answer->payment_no = receipt->payment_no;
-	answer->order_id = receipt->order_id;
-	answer->remainder = refund_remainder(receipt);
+	return gap;
 }
 
 
 /* ---------- a sum ---------- */
 
-/* Is the sum news, or is a later one known? */
-static bool
-is_news(const RefundFact *fact, const Receipt *receipt)
+bool
+refund_sum_is_news(const RefundFact *fact, const Receipt *receipt)
 {
 	bool		times_known = !fact->occurred_at.isnull && !receipt->refund_told_at.isnull;
 	bool		same_time = times_known && DatumGetTimestampTz(fact->occurred_at.value) ==
 		DatumGetTimestampTz(receipt->refund_told_at.value);
 
-	return times_known && !same_time ? is_later(fact->occurred_at, receipt) :
+	return times_known && !same_time ? is_younger(fact->occurred_at, receipt) :
 		DatumGetInt64(fact->amount.value) > receipt->refund_told;
 }
 
-static void
-note_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt)
-{
-	if (is_news(fact, receipt))
-		receipt_note_told(call, receipt, DatumGetInt64(fact->amount.value), fact->occurred_at);
-}
-
-/* What of the sum has to be booked once it is noted */
-static int64
-unbooked_then(IdemCall *call, const RefundFact *fact, const Receipt *receipt)
+int64
+refund_sum_gap_told(IdemCall *call, const RefundFact *fact, const Receipt *receipt)
 {
 	Receipt		then = *receipt;
 
-	if (is_news(fact, receipt))
+	if (refund_sum_is_news(fact, receipt))
 	{
 		then.refund_told = DatumGetInt64(fact->amount.value);
 		then.refund_told_at = fact->occurred_at;
 	}
-	return unbooked(call, &then);
+	return refund_sum_gap(call, &then);
 }
 
-/* A sum told with the success of a refund that we know */
-static void
-settle_known_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt, RefundAnswer *answer)
+bool
+refund_sum_note(IdemCall *call, const RefundFact *fact, Receipt *receipt)
 {
-	RefundAnswer rest_answer;
-	int64		rest;
-
-	note_sum(call, fact, receipt);
-	refund_settle(call, fact, answer);
-	receipt = receipt_lock(call, receipt->receipt_no);
-	rest = unbooked(call, receipt);
-	if (rest > 0)
-		book_nameless(call, fact, receipt, rest, &rest_answer);
+	if (!refund_sum_is_news(fact, receipt))
+		return false;
+	receipt_note_told(call, receipt, DatumGetInt64(fact->amount.value), fact->occurred_at);
+	return true;
 }
+
+
+/* ---------- nameless refunds ---------- */
 
 /*
- * A sum told with a refund that we do not know, or with none.  It is noted only
- * if it could be booked: at this moment somebody may make its number known, of
- * other money.
+ * The books can reach the same sum once more: what reached it before came back,
+ * and keeps its number.
  */
-static void
-settle_unknown_sum(IdemCall *call, const RefundFact *fact, Receipt *receipt,
-				   RefundAnswer *answer)
+Datum
+refund_sum_number(IdemCall *call, const Receipt *receipt, int64 sum)
 {
-	int64		rest = unbooked_then(call, fact, receipt);
+	Datum		first = refund_number_of_sum(receipt, sum);
+	Datum		number = first;
 
-	if (rest > 0)
-	{
-		book(call, fact, receipt, rest, answer);
-		if (strcmp(answer->outcome, "applied") == 0)
-			note_sum(call, fact, receipt_lock(call, receipt->receipt_no));
-		return;
-	}
-	note_sum(call, fact, receipt);
-	answer_without_refund(receipt, receipt->refund_told > receipt->refunded ? "kept" : "duplicate",
-						  answer);
+	for (int n = 2; refund_look(call, number, IDEM_SIGHT_LATEST) != NULL; n++)
+		number = CStringGetTextDatum(psprintf("%s-%d", TextDatumGetCString(first), n));
+	return number;
 }
 
+static bool
+is_nameless(const Refund *refund, const char *prefix)
+{
+	return refund->channel_refund_no.isnull && idem_text_is(refund->cause, "channel") &&
+		strncmp(TextDatumGetCString(refund->refund_no), prefix, strlen(prefix)) == 0;
+}
 
-/* ---------- part of a sum ---------- */
+static int
+compare_numbers(const ListCell *a, const ListCell *b)
+{
+	return idem_compare_text(((Refund *) lfirst(a))->refund_no, ((Refund *) lfirst(b))->refund_no);
+}
 
-/*
- * The refunds that were booked for a sum and have no name: how much they are,
- * and the one of just this amount.
- */
-static int64
-find_nameless(IdemCall *call, const Receipt *receipt, int64 amount, Refund **same)
+/* Those that stand, by number */
+static List *
+look_nameless(IdemCall *call, const Receipt *receipt)
 {
 	const char *prefix = refund_sum_prefix(receipt);
-	int64		sum = 0;
+	List	   *nameless = NIL;
 	ListCell   *cell;
 
-	*same = NULL;
 	foreach(cell, refund_look_all(call, receipt->receipt_no))
 	{
 		Refund	   *refund = (Refund *) lfirst(cell);
 
-		if (refund->status != REFUND_SUCCEEDED || !refund->channel_refund_no.isnull ||
-			strncmp(TextDatumGetCString(refund->refund_no), prefix, strlen(prefix)) != 0)
-			continue;
-		sum += refund->amount;
-		if (refund->amount == amount && *same == NULL)
-			*same = refund;
+		if (refund->status == REFUND_SUCCEEDED && is_nameless(refund, prefix))
+			nameless = lappend(nameless, refund);
 	}
-	return sum;
+	list_sort(nameless, compare_numbers);
+	return nameless;
 }
 
-/* A refund that we do not know, told by name */
+static Refund *
+find_amount(List *refunds, int64 amount)
+{
+	ListCell   *cell;
+
+	foreach(cell, refunds)
+	{
+		Refund	   *refund = (Refund *) lfirst(cell);
+
+		if (refund->amount == amount)
+			return refund;
+	}
+	return NULL;
+}
+
+/*
+ * Can the sum contain a refund of which this is told?  One that comes back
+ * accounts for the sum if it is told first, and it must be the same if it is
+ * told afterwards.
+ */
+static bool
+can_be_part(const RefundFact *fact, RefundResult result, const Receipt *receipt)
+{
+	if (result == RESULT_REVERSED || (refund_is_failure(result) && fact->reversing))
+		return may_be_younger(fact->occurred_at, receipt);
+	return result == RESULT_SUCCEEDED && !is_younger(fact->occurred_at, receipt);
+}
+
+/* That much of the nameless refunds: one of just that amount, else the first ones */
 static void
-settle_part(IdemCall *call, const RefundFact *fact, Receipt *receipt, RefundAnswer *answer)
+take_nameless(IdemCall *call, const Receipt *receipt, int64 amount, RefundShare *share)
 {
-	int64		amount = DatumGetInt64(fact->amount.value);
-	Refund	   *same;
-	int64		nameless = find_nameless(call, receipt, amount, &same);
+	List	   *nameless = look_nameless(call, receipt);
+	int64		sum = 0;
+	ListCell   *cell;
 
-	if (nameless == 0 ||
-		(!fact->occurred_at.isnull && !receipt->refund_told_at.isnull &&
-		 is_later(fact->occurred_at, receipt)))
-		refund_settle(call, fact, answer);
-	else if (same != NULL)
+	share->same = find_amount(nameless, amount);
+	if (share->same != NULL)
+		nameless = list_make1(share->same);
+	foreach(cell, nameless)
 	{
-		RefundFact	known = *fact;
-
-		known.refund_no = IDEM_VALUE(same->refund_no);
-		refund_settle(call, &known, answer);
+		if (sum >= amount)
+			break;
+		sum += ((Refund *) lfirst(cell))->amount;
+		share->cut = lappend(share->cut, lfirst(cell));
 	}
-	else if (nameless >= amount)
-		answer_without_refund(receipt, "duplicate", answer);
-	else
-		book(call, fact, receipt, amount - nameless, answer);
-}
-
-
-/* ---------- both ---------- */
-
-void
-refund_settle_told(IdemCall *call, const RefundFact *fact, RefundAnswer *answer)
-{
-	Refund	   *known = refund_find(call, fact, NULL, IDEM_SIGHT_LATEST);
-	Receipt    *seen;
-	Receipt    *receipt = NULL;
-
-	if (!is_success(fact) || (known != NULL && !fact->cumulative))
-	{
-		refund_settle(call, fact, answer);
-		return;
-	}
-	seen = known != NULL ? receipt_look(call, known->receipt_no, IDEM_SIGHT_LATEST) :
-		refund_find_receipt(call, fact, IDEM_SIGHT_LATEST);
-	if (seen != NULL && !seen->payment_no.isnull && refund_fact_fits(fact, seen) &&
-		is_reckonable(fact, seen))
-		receipt = lock_money(call, seen);
-	if (receipt == NULL)
-	{
-		refund_settle(call, fact, answer);
-		return;
-	}
-
-	/* it may have become known while we waited, perhaps as another receipt's */
-	known = refund_find(call, fact, receipt, IDEM_SIGHT_LATEST);
-	if (known != NULL && !idem_same_text(known->receipt_no, receipt->receipt_no))
-		refund_settle(call, fact, answer);
-	else if (fact->cumulative && known != NULL)
-		settle_known_sum(call, fact, receipt, answer);
-	else if (fact->cumulative)
-		settle_unknown_sum(call, fact, receipt, answer);
-	else if (known != NULL)
-		refund_settle(call, fact, answer);
-	else
-		settle_part(call, fact, receipt, answer);
+	share->amount = Min(sum, amount);
+	share->rest = sum - share->amount;
 }
 
 void
-refund_cover_told(IdemCall *call, const Receipt *seen)
+refund_sum_share(IdemCall *call, const RefundFact *fact, RefundResult result, int64 amount,
+				 const Receipt *receipt, RefundShare *share)
 {
-	RefundFact	fact = {
-		.refund_no = IDEM_NULL,
-		.payment_no = seen->payment_no,
-		.channel = IDEM_VALUE(seen->channel),
-		.account = IDEM_NULL,
-		.trade_no = IDEM_VALUE(seen->trade_no),
-		.channel_refund_no = IDEM_NULL,
-		.currency = seen->currency,
-		.occurred_at = seen->refund_told_at,
-		.result = "succeeded",
-		.cumulative = true
-	};
-	RefundAnswer answer;
-	Receipt    *receipt = lock_money(call, seen);
-	int64		rest = unbooked(call, receipt);
+	memset(share, 0, sizeof(RefundShare));
+	if (receipt->refund_told > 0 && can_be_part(fact, result, receipt))
+		take_nameless(call, receipt, amount, share);
+}
 
-	if (rest > 0)
-		book(call, &fact, receipt, rest, &answer);
+/* Is it certain that the sum contains it? */
+static bool
+is_in_sum(const Refund *refund, const Receipt *receipt, const char *prefix)
+{
+	if (refund->status != REFUND_SUCCEEDED || !idem_text_is(refund->cause, "channel"))
+		return false;
+	return is_nameless(refund, prefix) ||
+		!may_be_younger(refund->succeeded_at, receipt);
+}
+
+void
+refund_sum_surplus(IdemCall *call, const Receipt *receipt, RefundShare *share)
+{
+	const char *prefix = refund_sum_prefix(receipt);
+	int64		surplus = -receipt->refund_told;
+	ListCell   *cell;
+
+	memset(share, 0, sizeof(RefundShare));
+	foreach(cell, refund_look_all(call, receipt->receipt_no))
+	{
+		Refund	   *refund = (Refund *) lfirst(cell);
+
+		if (is_in_sum(refund, receipt, prefix))
+			surplus += refund->amount;
+	}
+	if (surplus > 0)
+		take_nameless(call, receipt, surplus, share);
+}
+
+void
+refund_sum_cut(IdemCall *call, Receipt *receipt, const RefundShare *share)
+{
+	ListCell   *cell;
+
+	foreach(cell, share->cut)
+	{
+		Refund	   *refund = refund_lock(call, ((Refund *) lfirst(cell))->refund_no);
+
+		receipt_book(call, receipt, -refund->amount, -refund->amount, 0);
+		refund->succeeded_at = IDEM_VALUE(TimestampTzGetDatum(DT_NOEND));
+		refund_move(call, refund, REFUND_REVERSED);
+	}
 }

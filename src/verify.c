@@ -297,16 +297,20 @@ static const Invariant invariants[] = {
 		" WHERE held AND (status <> 'requested' OR cause IN ('request', 'channel') OR submitted_at IS NOT NULL)"
 	},
 
-	/* What a channel said was refunded in all is booked, but for what explains it otherwise */
+	/* What a channel said was refunded in all is accounted for; see refund_sum.c */
 	{
 		"receipt_reaches_sum",
 		"SELECT r.tenant_id, 'receipt', r.receipt_no,"
-		" format('refunded %s, told %s, explained otherwise %s', r.refunded, r.refund_told, coalesce(f.amount, 0))"
+		" format('told %s, of which %s is accounted for; refunded %s', r.refund_told, coalesce(f.amount, 0), r.refunded)"
 		" FROM @schema@.idem_receipt r LEFT JOIN"
-		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount FROM @schema@.idem_refund f"
-		" WHERE f.status <> 'succeeded' AND (f.status IN ('processing', 'abnormal') OR f.status = 'reversed' OR f.takes_back)"
+		" (SELECT f.tenant_id, f.receipt_no, sum(f.amount) AS amount"
+		" FROM @schema@.idem_refund f JOIN @schema@.idem_receipt r USING (tenant_id, receipt_no)"
+		" WHERE f.status IN ('processing', 'abnormal') OR ((f.status IN ('succeeded', 'reversed') OR f.takes_back)"
+		" AND (f.status = 'succeeded' OR coalesce(f.settled_at > r.refund_told_at, true))"
+		" AND NOT (f.status IN ('succeeded', 'reversed') AND f.cause = 'channel'"
+		" AND coalesce(f.succeeded_at > r.refund_told_at, f.succeeded_at = 'infinity', false)))"
 		" GROUP BY f.tenant_id, f.receipt_no) f ON f.tenant_id = r.tenant_id AND f.receipt_no = r.receipt_no"
-		" WHERE r.refund_told > r.refunded + coalesce(f.amount, 0)"
+		" WHERE r.refund_told > coalesce(f.amount, 0)"
 	},
 
 	/* ---------- disputes ---------- */

@@ -29,6 +29,7 @@ CREATE TABLE @extschema@.idem_refund (
 	next_check_at timestamptz,
 	settled_at timestamptz,
 	takes_back boolean NOT NULL DEFAULT false,
+	succeeded_at timestamptz,
 	PRIMARY KEY (tenant_id, refund_no)
 );
 CREATE UNIQUE INDEX idem_refund_channel ON @extschema@.idem_refund (tenant_id, channel, account, channel_refund_no);
@@ -136,7 +137,7 @@ CREATE FUNCTION @extschema@.idem_settle_refund(
 	AS 'MODULE_PATHNAME', 'idem_settle_refund';
 COMMENT ON FUNCTION @extschema@.idem_settle_refund(text, text, text, text, bigint, timestamptz, text, text, text, text, text) IS
 'A fact: what became of a refund. result: succeeded, failed, closed (both free the reserve), abnormal (keeps it), timeout (changes nothing), reversed (money that went back came again). A refund that is not known is adopted, with amount in minor units, if payment or trade lead to its money; refund_no NULL: found by channel_refund_no, or adopted as C + channel_refund_no. It is always recorded; the call waits for others as long as it takes.
-Outcomes: applied; duplicate (the refund is there already); stale (the refund is beyond that, or was submitted again since); kept (a time-out; or something does not fit: an anomaly, nothing is changed); orphan (neither refund nor money is known: an anomaly).
+Outcomes: applied; duplicate (the refund is there already, or is contained in a sum of refunds that the channel told); stale (the refund is beyond that, or was submitted again since); kept (a time-out; or something does not fit: an anomaly, nothing is changed); orphan (neither refund nor money is known: an anomaly).
 A known refund is booked at our amount; another amount opens refund_amount_differs. Success counts even after a failure; what exceeds the receipt is booked as its excess and opens over_refund. reversed opens refund_reversed, abnormal refund_abnormal. When all of the money that paid an order went back, the order is refunded, and after a reversal what it was before, unless it was cancelled.
 Errors: 22004 and 22023 (a key is NULL, where no other names the refund, or longer than 255 bytes), 40001.';
 

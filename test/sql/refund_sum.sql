@@ -87,6 +87,87 @@ SELECT * FROM books WHERE payment = 'sum_back';
 SELECT pg_temp.tell_sum('back', 20, 4);
 SELECT * FROM books WHERE payment = 'sum_back';
 
+-- It came back before the sum was told: then the sum does not contain it, and something else is booked.
+SELECT pg_temp.begin_story('older');
+SELECT pg_temp.tell_refund('older', 'a', 30, 1), pg_temp.tell_sum('older', 30, 4);
+SELECT pg_temp.tell_refund('older', 'a', 30, 3, event => 'refund.failed');
+SELECT * FROM books WHERE payment = 'sum_older';
+-- It came back after that, and its success is told last: the sum contained it, and stays explained.
+SELECT pg_temp.begin_story('taken');
+SELECT pg_temp.ask('taken', 'taken-1', 30), pg_temp.as_if_then('taken-1');
+SELECT pg_temp.tell_sum('taken', 30, 2), pg_temp.tell_refund('taken', 'x', 30, 3, 'taken-1', 'refund.failed'), pg_temp.tell_refund('taken', 'x', 30, 1, 'taken-1');
+SELECT * FROM books WHERE payment = 'sum_taken';
+-- A refund that nobody knows came back: the same, whatever is told first.
+SELECT pg_temp.begin_story('back_abc'), pg_temp.begin_story('back_acb'), pg_temp.begin_story('back_cab'), pg_temp.begin_story('back_bca');
+SELECT pg_temp.tell_sum('back_abc', 30, 2), pg_temp.tell_refund('back_abc', 'x', 30, 1), pg_temp.tell_refund('back_abc', 'x', 30, 3, event => 'refund.failed');
+SELECT pg_temp.tell_sum('back_acb', 30, 2), pg_temp.tell_refund('back_acb', 'x', 30, 3, event => 'refund.failed'), pg_temp.tell_refund('back_acb', 'x', 30, 1);
+SELECT pg_temp.tell_refund('back_cab', 'x', 30, 3, event => 'refund.failed'), pg_temp.tell_sum('back_cab', 30, 2), pg_temp.tell_refund('back_cab', 'x', 30, 1);
+SELECT pg_temp.tell_refund('back_bca', 'x', 30, 1), pg_temp.tell_refund('back_bca', 'x', 30, 3, event => 'refund.failed'), pg_temp.tell_sum('back_bca', 30, 2);
+SELECT * FROM books WHERE payment LIKE 'sum\_back\_%' ORDER BY 1;
+-- A nameless one came back before the sum was told: what is booked in its place needs another number.
+SELECT pg_temp.begin_story('again');
+SELECT pg_temp.tell_sum('again', 30, 2);
+SELECT s.outcome, s.status, s.remainder FROM idem_refund f, idem_settle_refund('sum', f.refund_no, 'reversed', occurred_at => '2024-05-01 00:01:00+00') s WHERE f.tenant_id = 'sum' AND f.order_id = 'again';
+SELECT * FROM books WHERE payment = 'sum_again';
+
+-- What a channel answers is the same refund as what it notifies of.
+SELECT pg_temp.begin_story('asked');
+SELECT pg_temp.tell_sum('asked', 30, 2);
+SELECT outcome, status, remainder FROM idem_settle_refund('sum', NULL, 'succeeded', 're_asked', 30, payment_no => 'sum_asked');
+SELECT outcome, status, remainder FROM idem_settle_refund('sum', NULL, 'succeeded', 're_asked', 30, payment_no => 'sum_asked');
+SELECT * FROM books WHERE payment = 'sum_asked';
+-- An older sum that is booked is a duplicate, though the latest is not reached yet.
+SELECT pg_temp.begin_story('kept');
+SELECT pg_temp.tell_refund('kept', 'a', 20, 1), pg_temp.ask('kept', 'kept-1', 30);
+SELECT pg_temp.tell_sum('kept', 50, 3), pg_temp.tell_sum('kept', 20, 2), pg_temp.tell_sum('kept', 50, 4, 'kept-1');
+SELECT * FROM books WHERE payment = 'sum_kept';
+
+-- In whatever order it is told, it comes to the same: S a sum, N a refund by name, F one that fails after its success; ours is o, at a minute.
+CREATE TEMP SEQUENCE told;
+CREATE FUNCTION pg_temp.orders(facts text[]) RETURNS SETOF text[] LANGUAGE sql AS $$
+	WITH RECURSIVE o (told, rest) AS (
+		SELECT '{}'::text[], facts
+		UNION ALL SELECT told || fact, array_remove(rest, fact) FROM o, unnest(rest) AS fact)
+	SELECT told FROM o WHERE rest = '{}'
+$$;
+CREATE FUNCTION pg_temp.tell(story text, fact text) RETURNS void LANGUAGE sql AS $$
+	SELECT CASE m[1] WHEN 'S' THEN pg_temp.tell_sum(story, m[3]::bigint, m[4]::int)
+		ELSE pg_temp.tell_refund(story, m[2], m[3]::bigint, m[4]::int, CASE m[2] WHEN 'o' THEN story || '-o' END, CASE m[1] WHEN 'N' THEN 'refund.updated' ELSE 'refund.failed' END) END
+	FROM regexp_match(fact, '(.)(.?)(..)@(.)') AS m
+$$;
+CREATE FUNCTION pg_temp.tell_in_any_order(facts text[], ours bigint = NULL) RETURNS TABLE (orders bigint, refunded bigint, refund_reserved bigint, refund_told bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	story text;
+	first int := nextval('told');
+	one text[];
+BEGIN
+	FOR one IN SELECT pg_temp.orders(facts) LOOP
+		story := 'told' || nextval('told');
+		PERFORM pg_temp.begin_story(story), CASE WHEN ours > 0 THEN (pg_temp.ask(story, story || '-o', ours), pg_temp.as_if_then(story || '-o'))::text END;
+		PERFORM pg_temp.tell(story, fact) FROM unnest(one) WITH ORDINALITY AS f (fact, n) ORDER BY n;
+	END LOOP;
+	RETURN QUERY SELECT count(*), r.refunded, r.refund_reserved, r.refund_told FROM idem_receipt r
+		WHERE r.tenant_id = 'sum' AND substring(r.payment_no, '^sum_told(.*)')::int > first GROUP BY 2, 3, 4;
+END $$;
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,Na30@1,S50@2,Nb20@2}');
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,Na30@1,S50@2,Nb20@2,Fa30@3}');
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,No30@1,S50@2,Nb20@2}', 30);
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,No30@1,Fo30@3,S20@4}', 30);
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,Na30@1,Fa30@3,S20@4,Nb20@4}');
+SELECT * FROM pg_temp.tell_in_any_order('{S60@2,Na20@1,Nb30@1,Fb30@4}');
+SELECT * FROM pg_temp.tell_in_any_order('{S50@2,Na30@1,Nb20@2,Fb20@3}');
+SELECT * FROM pg_temp.tell_in_any_order('{S30@1,Nx30@2,Fx30@3}');
+SELECT * FROM pg_temp.tell_in_any_order('{S40@2,No20@2,Na20@1,Fa20@3}', 20);
+
+-- One of ours that was held as failed succeeded all the same: it was what the sum contained.
+SELECT pg_temp.begin_story('after_all');
+SELECT pg_temp.ask('after_all', 'after_all-1', 30);
+SELECT pg_temp.tell_sum('after_all', 50, 1);
+SELECT outcome, status, remainder FROM idem_settle_refund('sum', 'after_all-1', 'failed');
+SELECT outcome, status, remainder FROM idem_settle_refund('sum', 'after_all-1', 'succeeded');
+SELECT * FROM books WHERE payment = 'sum_after_all';
+SELECT from_state, to_state FROM idem_history WHERE tenant_id = 'sum' AND entity = 'refund' AND key = 'after_all-1' ORDER BY version;
+
 -- More than there was, another currency, no sum: recorded as for any refund.
 SELECT pg_temp.begin_story('odd');
 SELECT pg_temp.tell_sum('odd', -5, 1);
@@ -98,6 +179,7 @@ SELECT kind, entity, hits FROM idem_anomaly WHERE tenant_id = 'sum' AND order_id
 SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'no money', 'sum_none', 'pi_none', 'charge.refunded', 100, 'USD', refund_amount => 10);
 SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'early money', 'sum_early', 'pi_early', 'payment_intent.succeeded', 100, 'USD');
 SELECT outcome, ack FROM idem_receive_notification('sum', 'stripe', 'early back', 'sum_early', 'pi_early', 'charge.refunded', 100, 'USD', refund_amount => 10);
+SELECT pg_temp.tell_refund('early', 'a', 10, 1), pg_temp.tell_sum('early', 30, 2);
 SELECT * FROM books WHERE payment = 'sum_early';
 
 SELECT * FROM idem_verify() WHERE tenant_id = 'sum' OR tenant_id IS NULL;

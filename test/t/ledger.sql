@@ -282,31 +282,40 @@ BEGIN
 	END IF;
 END $$;
 
--- Make one move of a refund, with all that depends on it.
-CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact) RETURNS void LANGUAGE plpgsql AS $$
+-- What depends on how much of the money went back.
+CREATE FUNCTION model.refund_follows(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	x model.refunds := model.refund_of(t, number);
+	r model.receipts := model.receipt_of(t, x.receipt_no);
+BEGIN
+	IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
+	PERFORM model.entitlements_follow(t, r, number);
+	IF x.status = 'succeeded' AND r.disposition IN ('late', 'surplus') AND (r.refunded >= r.amount OR number = 'A' || r.receipt_no) THEN
+		PERFORM model.resolve_anomaly(t, ARRAY[r.disposition]::text[], 'receipt', r.receipt_no, 'refund');
+	END IF;
+END $$;
+
+-- Make one move of a refund, with all that depends on it.  A success that was
+-- taken back is older than what took it back.
+CREATE FUNCTION model.settle_to(t text, number text, state text, f model.refund_fact, was_taken_back boolean, follows boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds;
 	r model.receipts;
 BEGIN
-	UPDATE model.refunds SET settled_at = f.occurred_at, next_check_at = CASE WHEN state <> 'reversed' THEN NULL ELSE next_check_at END,
-		takes_back = CASE state WHEN 'reversed' THEN takes_back WHEN 'succeeded' THEN false ELSE f.reversing END
+	UPDATE model.refunds SET settled_at = CASE WHEN was_taken_back THEN settled_at ELSE f.occurred_at END, next_check_at = CASE WHEN state <> 'reversed' THEN NULL ELSE next_check_at END,
+		takes_back = CASE state WHEN 'reversed' THEN takes_back WHEN 'succeeded' THEN false ELSE f.reversing END,
+		succeeded_at = CASE WHEN state <> 'succeeded' THEN succeeded_at WHEN f.result = 'succeeded' THEN f.occurred_at END
 	WHERE tenant_id = t AND refund_no = number;
 	PERFORM model.refund_to(t, number, state);
 	x := model.refund_of(t, number);
 	r := model.receipt_of(t, x.receipt_no);
-	IF state IN ('succeeded', 'reversed') THEN
-		IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
-		PERFORM model.entitlements_follow(t, r, number);
-	END IF;
-	IF state = 'succeeded' AND r.disposition IN ('late', 'surplus') AND (r.refunded >= r.amount OR number = 'A' || r.receipt_no) THEN
-		PERFORM model.resolve_anomaly(t, ARRAY[r.disposition]::text[], 'receipt', r.receipt_no, 'refund');
-	END IF;
+	IF follows AND state IN ('succeeded', 'reversed') THEN PERFORM model.refund_follows(t, number); END IF;
 	IF state = 'reversed' THEN PERFORM model.refund_anomaly(t, 'refund_reversed', x, r, f); END IF;
 	IF state = 'abnormal' THEN PERFORM model.refund_anomaly(t, 'refund_abnormal', x, r, f); END IF;
 END $$;
 
 -- A known refund is told of.
-CREATE FUNCTION model.settle_known(t text, number text, f model.refund_fact, excess bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION model.settle_known(t text, number text, f model.refund_fact, excess bigint, follows boolean DEFAULT true) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds := model.refund_of(t, number);
 	r model.receipts;
@@ -317,13 +326,15 @@ BEGIN
 	SELECT * INTO outcome, moves FROM model.refund_verdict(f, x);
 	IF moves <> '{}' THEN
 		UPDATE model.refunds SET channel_refund_no = coalesce(f.channel_refund_no, channel_refund_no) WHERE tenant_id = t AND refund_no = number;
-	ELSIF x.channel_refund_no IS NULL AND f.channel_refund_no IS NOT NULL OR (outcome = 'kept' AND coalesce(x.next_check_at > model.now(), true)) THEN
-		UPDATE model.refunds SET version = version + 1, channel_refund_no = coalesce(channel_refund_no, f.channel_refund_no),
+	ELSIF x.channel_refund_no IS NULL AND f.channel_refund_no IS NOT NULL OR (outcome = 'kept' AND coalesce(x.next_check_at > model.now(), true))
+		OR (f.result = 'succeeded' AND x.status = 'reversed' AND x.succeeded_at IS NULL AND f.occurred_at IS NOT NULL)
+	THEN
+		UPDATE model.refunds SET version = version + 1, succeeded_at = CASE WHEN f.result = 'succeeded' AND status = 'reversed' THEN coalesce(succeeded_at, f.occurred_at) ELSE succeeded_at END, channel_refund_no = coalesce(channel_refund_no, f.channel_refund_no),
 			next_check_at = CASE WHEN outcome = 'kept' THEN least(next_check_at, model.now()) ELSE next_check_at END
 		WHERE tenant_id = t AND refund_no = number;
 	END IF;
 	FOREACH state IN ARRAY moves LOOP
-		PERFORM model.settle_to(t, number, state, f);
+		PERFORM model.settle_to(t, number, state, f, f.result = 'succeeded' AND 'reversed' = ANY (moves), follows);
 	END LOOP;
 	IF moves <> '{}' THEN
 		r := model.receipt_of(t, x.receipt_no);
@@ -331,20 +342,132 @@ BEGIN
 			PERFORM model.resolve_anomaly(t, '{refund_abnormal}', 'refund', number, (model.refund_of(t, number)).status);
 		END IF;
 		IF NOT f.cumulative AND f.amount <> x.amount OR upper(f.currency) <> x.currency THEN PERFORM model.refund_anomaly(t, 'refund_amount_differs', x, r, f); END IF;
-		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
+		IF follows AND r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
 	END IF;
 	RETURN outcome;
+END $$;
+
+-- ---- refunds: sums ----------------------------------------------------------------
+
+-- The receipt with the sum noted, unless a later one is known.
+CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
+BEGIN
+	IF (CASE WHEN f.occurred_at <> r.refund_told_at THEN f.occurred_at > r.refund_told_at ELSE f.amount > r.refund_told END) THEN
+		r.refund_told := f.amount;
+		r.refund_told_at := f.occurred_at;
+	END IF;
+	RETURN r;
+END $$;
+
+-- Can the latest sum contain it?  Not what is on its way no more, came back
+-- before, was never there, or is somebody else's and younger.
+CREATE FUNCTION model.may_contain(r model.receipts, f model.refunds) RETURNS boolean LANGUAGE sql AS $$
+	SELECT CASE WHEN f.status IN ('processing', 'abnormal') THEN true
+		WHEN f.status IN ('succeeded', 'reversed') AND f.cause = 'channel' AND coalesce(f.succeeded_at > r.refund_told_at, f.succeeded_at = 'infinity', false) THEN false
+		WHEN f.status = 'succeeded' THEN true
+		ELSE (f.status = 'reversed' OR f.takes_back) AND coalesce(f.settled_at > r.refund_told_at, true) END $$;
+
+-- What of it has to be booked.
+CREATE FUNCTION model.gap(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
+	SELECT greatest(r.refund_told - coalesce(sum(f.amount), 0), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND model.may_contain(r, f) $$;
+
+-- The number of the next nameless refund: the books can reach a sum more than once.
+CREATE FUNCTION model.nameless_no(t text, r model.receipts, reached bigint) RETURNS text LANGUAGE sql AS $$
+	SELECT number FROM (SELECT 'C' || r.receipt_no || '-' || reached || CASE WHEN n = 1 THEN '' ELSE '-' || n END AS number, n FROM generate_series(1, 1000) AS n) AS numbers
+	WHERE NOT EXISTS (SELECT FROM model.refunds f WHERE f.tenant_id = t AND f.refund_no = number) ORDER BY n LIMIT 1 $$;
+
+-- Book a refund that nobody knows.
+CREATE FUNCTION model.adopt_refund(t text, number text, r model.receipts, f model.refund_fact, amount bigint, follows boolean DEFAULT true) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM model.insert_refund(t, number, r, amount, 'channel', NULL, f.channel_refund_no, NULL);
+	RETURN model.settle_known(t, number, f, r.excess, follows);
+END $$;
+
+-- Book that much of the sum without a name.
+CREATE FUNCTION model.book_nameless(t text, receipt_no text, amount bigint, follows boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	r model.receipts := model.receipt_of(t, receipt_no);
+BEGIN
+	IF amount > 0 THEN
+		PERFORM model.adopt_refund(t, model.nameless_no(t, r, r.refunded + amount), r, ROW (NULL, r.payment_no, NULL, NULL, NULL, NULL, r.refund_told, r.currency,
+			r.refund_told_at, 'succeeded', true, false)::model.refund_fact, amount, follows);
+	END IF;
+END $$;
+
+CREATE FUNCTION model.nameless(t text, r model.receipts) RETURNS SETOF model.refunds LANGUAGE sql AS $$
+	SELECT * FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
+		AND f.channel_refund_no IS NULL AND starts_with(f.refund_no, 'C' || r.receipt_no || '-') $$;
+
+-- Nameless refunds that have to give way by so much: one of just that amount,
+-- else the first ones until it is enough.
+CREATE FUNCTION model.givers(t text, r model.receipts, amount bigint) RETURNS TABLE (refund_no text, gives bigint) LANGUAGE sql AS $$
+	WITH nameless AS (SELECT n.refund_no, n.amount, sum(n.amount) OVER (ORDER BY n.refund_no) - n.amount AS before, n.amount = $3 AS same FROM model.nameless(t, r) AS n)
+	SELECT refund_no, amount FROM nameless
+	WHERE CASE WHEN (SELECT bool_or(same) FROM nameless) THEN refund_no = (SELECT min(refund_no) FROM nameless WHERE same) ELSE before < $3 END $$;
+
+-- Can the sum contain a refund of which this is told?
+CREATE FUNCTION model.can_be_part(r model.receipts, f model.refund_fact) RETURNS boolean LANGUAGE sql AS $$
+	SELECT r.refund_told > 0 AND CASE WHEN f.result = 'succeeded' THEN NOT coalesce(f.occurred_at > r.refund_told_at, false)
+		ELSE (f.result = 'reversed' OR (f.reversing AND f.result IN ('failed', 'closed', 'abnormal'))) AND coalesce(f.occurred_at > r.refund_told_at, true) END $$;
+
+-- What of all that the sum certainly contains is more than the sum.
+CREATE FUNCTION model.surplus(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
+	SELECT greatest(coalesce(sum(f.amount), 0) - r.refund_told, 0) FROM model.refunds f
+	WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no AND f.status = 'succeeded' AND f.cause = 'channel'
+		AND (f.succeeded_at <= r.refund_told_at OR f.refund_no IN (SELECT n.refund_no FROM model.nameless(t, r) AS n)) $$;
+
+-- They never were; what is left of them is booked anew.
+CREATE FUNCTION model.give_way(t text, receipt_no text, givers text[], rest bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	giver text;
+BEGIN
+	FOREACH giver IN ARRAY givers LOOP
+		UPDATE model.refunds m SET succeeded_at = 'infinity' WHERE m.tenant_id = t AND m.refund_no = giver;
+		PERFORM model.refund_to(t, giver, 'reversed');
+	END LOOP;
+	PERFORM model.book_nameless(t, receipt_no, rest, false);
+END $$;
+
+-- ---- refunds: whatever is told ------------------------------------------------------
+
+-- What is wrong with a fact, so that it is kept and changes nothing.
+CREATE FUNCTION model.refund_nonsense(t text, f model.refund_fact, x model.refunds, r model.receipts) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	number text := model.adopted_no(f, NULL);
+	other model.refunds;
+BEGIN
+	IF f.result NOT IN ('succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed') THEN
+		RETURN 'unmapped_event';
+	ELSIF '' IN (coalesce(f.refund_no, '-'), coalesce(f.channel_refund_no, '-'), coalesce(f.payment_no, '-'), coalesce(f.channel, '-'), coalesce(f.trade_no, '-')) THEN
+		RETURN 'refund_unmatched';
+	ELSIF f.amount <= 0 OR (f.currency IS NOT NULL AND NOT model.is_currency(f.currency)) THEN
+		RETURN CASE WHEN x.refund_no IS NULL THEN 'refund_unmatched' ELSE 'refund_amount_differs' END;
+	ELSIF r.receipt_no IS NULL OR (x.refund_no IS NULL AND f.result = 'timeout') THEN
+		RETURN 'orphan';
+	ELSIF x.refund_no IS NOT NULL THEN
+		other := model.refund_at_channel(t, x.channel, x.account, f.channel_refund_no);
+		RETURN CASE WHEN NOT model.fits(f, r) OR other.refund_no <> x.refund_no THEN 'refund_unmatched' END;
+	END IF;
+	RETURN CASE WHEN NOT model.is_amount(f.amount) OR r.currency IS NULL OR upper(coalesce(f.currency, r.currency)) <> r.currency
+		OR (f.cumulative AND f.result <> 'succeeded') OR (number IS NULL AND NOT f.cumulative) OR (model.refund_of(t, number)).refund_no IS NOT NULL
+		OR (number ~ '^A[0-9]+$' AND number <> 'A' || r.receipt_no) THEN 'refund_unmatched' END;
 END $$;
 
 CREATE FUNCTION model.settle(t text, f model.refund_fact) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
 DECLARE
 	x model.refunds := model.refund_meant(t, f, NULL);
 	r model.receipts := model.receipt_of(t, x.receipt_no);
-	other model.refunds;
-	number text;
-	news bigint;
+	number text := model.adopted_no(f, NULL);
+	amount bigint := f.amount;
+	is_sum boolean := f.cumulative AND f.result = 'succeeded';
+	givers text[] := '{}';
+	given bigint := 0;
+	told record;
+	is_same boolean;
+	moves text[];
+	excess bigint;
 	kind text;
-	outcome text;
+	outcome text := 'duplicate';
 BEGIN
 	IF x.refund_no IS NULL THEN
 		r := model.money_of(t, f);
@@ -352,50 +475,70 @@ BEGIN
 		-- the number is what counts
 		IF x.refund_no IS NOT NULL THEN r := model.receipt_of(t, x.receipt_no); END IF;
 	END IF;
-	number := model.adopted_no(f, r.receipt_no);
-
-	IF f.result NOT IN ('succeeded', 'failed', 'closed', 'abnormal', 'timeout', 'reversed') THEN
-		kind := 'unmapped_event';
-	ELSIF '' IN (coalesce(f.refund_no, '-'), coalesce(f.channel_refund_no, '-'), coalesce(f.payment_no, '-'), coalesce(f.channel, '-'), coalesce(f.trade_no, '-')) THEN
-		kind := 'refund_unmatched';
-	ELSIF f.amount <= 0 OR (f.currency IS NOT NULL AND NOT model.is_currency(f.currency)) THEN
-		kind := CASE WHEN x.refund_no IS NULL THEN 'refund_unmatched' ELSE 'refund_amount_differs' END;
-	ELSIF r.receipt_no IS NULL OR (x.refund_no IS NULL AND f.result = 'timeout') THEN
-		kind := 'refund_unmatched';
-		outcome := 'orphan';
-	ELSIF x.refund_no IS NULL THEN
-		IF NOT model.is_amount(f.amount) OR r.currency IS NULL OR upper(coalesce(f.currency, r.currency)) <> r.currency
-			OR (f.cumulative AND f.result <> 'succeeded') OR number IS NULL OR (model.refund_of(t, number)).refund_no IS NOT NULL
-			OR (number ~ '^A[0-9]+$' AND number <> 'A' || r.receipt_no)
-		THEN kind := 'refund_unmatched'; END IF;
-	ELSE
-		other := model.refund_at_channel(t, x.channel, x.account, f.channel_refund_no);
-		IF NOT model.fits(f, r) OR other.refund_no <> x.refund_no THEN kind := 'refund_unmatched'; END IF;
+	kind := model.refund_nonsense(t, f, x, r);
+	IF kind IS NOT NULL THEN
+		outcome := CASE kind WHEN 'orphan' THEN kind ELSE 'kept' END;
+		PERFORM model.refund_anomaly(t, CASE kind WHEN 'orphan' THEN 'refund_unmatched' ELSE kind END, x, r, f);
+		RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no,
+			CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::model.refund_answer;
 	END IF;
 
-	IF kind IS NOT NULL THEN
-		outcome := coalesce(outcome, 'kept');
-		PERFORM model.refund_anomaly(t, kind, x, r, f);
-	ELSIF x.refund_no IS NULL THEN
-		news := f.amount - CASE WHEN f.cumulative THEN r.refunded ELSE 0 END;
-		IF news <= 0 THEN
-			outcome := 'duplicate';
-		ELSE
-			PERFORM model.insert_refund(t, number, r, news, 'channel', NULL, f.channel_refund_no, NULL);
-			outcome := model.settle_known(t, number, f, r.excess);
-			PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', coalesce(model.adopted_no(f, NULL), f.trade_no, f.payment_no, ''), 'adopted');
-			x := model.refund_of(t, number);
+	excess := r.excess;
+	moves := (model.refund_verdict(f, x)).moves;
+	IF is_sum AND x.refund_no IS NULL THEN
+		amount := model.gap(t, model.with_sum(r, f));
+	ELSIF model.can_be_part(r, f) AND (x.refund_no IS NULL OR (moves = '{succeeded}' AND NOT model.may_contain(r, x))) THEN
+		-- what stood for it, so far
+		amount := coalesce(x.amount, f.amount);
+		SELECT coalesce(array_agg(g.refund_no), '{}'), coalesce(sum(g.gives), 0), coalesce(bool_or(g.gives = amount), false) INTO givers, given, is_same
+		FROM model.givers(t, r, amount) AS g;
+		IF x.refund_no IS NULL AND is_same AND f.refund_no IS NULL THEN
+			-- which turns out to be this one
+			UPDATE model.refunds m SET succeeded_at = CASE WHEN f.result = 'succeeded' THEN f.occurred_at END WHERE m.tenant_id = t AND m.refund_no = givers[1];
+			x := model.refund_of(t, givers[1]);
+			givers := '{}';
+		ELSIF x.refund_no IS NULL AND f.result = 'succeeded' AND given >= amount THEN
+			-- which go on to contain it
+			amount := 0;
+			givers := '{}';
 		END IF;
-	ELSE
-		outcome := model.settle_known(t, x.refund_no, f, r.excess);
-		x := model.refund_of(t, x.refund_no);
+	END IF;
+
+	IF x.refund_no IS NOT NULL THEN
+		number := x.refund_no;
+		outcome := model.settle_known(t, number, f, excess, givers = '{}');
+	ELSIF amount > 0 THEN
+		number := coalesce(number, model.nameless_no(t, r, r.refunded + amount));
+		outcome := model.adopt_refund(t, number, r, f, amount, givers = '{}');
+		PERFORM model.resolve_anomaly(t, '{refund_unmatched}', 'refund', coalesce(model.adopted_no(f, NULL), f.trade_no, f.payment_no, ''), 'adopted');
+	END IF;
+	x := model.refund_of(t, number);
+
+	told := ROW (r.refund_told, r.refund_told_at);
+	IF is_sum AND upper(coalesce(f.currency, r.currency)) = r.currency THEN
+		UPDATE model.receipts m SET refund_told = n.refund_told, refund_told_at = n.refund_told_at
+		FROM model.with_sum(model.receipt_of(t, r.receipt_no), f) AS n WHERE m.tenant_id = t AND m.receipt_no = r.receipt_no;
 	END IF;
 	r := model.receipt_of(t, r.receipt_no);
-	IF f.result IN ('failed', 'closed', 'abnormal') AND r.refund_told > r.refunded THEN
-		PERFORM model.cover_sum(t, r.receipt_no);
+	IF x.refund_no IS NULL AND is_sum AND f.amount > r.refunded THEN outcome := 'kept'; END IF;
+
+	IF givers <> '{}' THEN
+		PERFORM model.give_way(t, r.receipt_no, givers, given - amount), model.refund_follows(t, number);
+		r := model.receipt_of(t, r.receipt_no);
+		IF r.excess > excess THEN PERFORM model.open_anomaly(t, 'over_refund', 'receipt', r.receipt_no, r.order_id, model.refund_detail(x, f)); END IF;
 	END IF;
-	RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no,
-		CASE WHEN r.receipt_no IS NOT NULL THEN model.remainder(r) END)::model.refund_answer;
+	IF told IS DISTINCT FROM ROW (r.refund_told, r.refund_told_at) AND model.surplus(t, r) > 0 THEN
+		SELECT coalesce(array_agg(g.refund_no), '{}'), coalesce(sum(g.gives), 0) INTO givers, given FROM model.givers(t, r, model.surplus(t, r)) AS g;
+		IF givers <> '{}' THEN
+			PERFORM model.give_way(t, r.receipt_no, givers, given - model.surplus(t, r));
+			IF r.disposition = 'applied' AND r.purchase_no = 1 THEN PERFORM model.order_follows(t, r.order_id); END IF;
+		END IF;
+		r := model.receipt_of(t, r.receipt_no);
+	END IF;
+	-- whatever the fact was: the latest sum is accounted for
+	PERFORM model.book_nameless(t, r.receipt_no, model.gap(t, r), true);
+	r := model.receipt_of(t, r.receipt_no);
+	RETURN ROW (outcome, x.status, CASE WHEN model.is_live(x) THEN x.refund_no END, r.receipt_no, r.payment_no, model.remainder(r))::model.refund_answer;
 END $$;
 
 CREATE FUNCTION model.settle_refund(tenant_id text, refund_no text, result text, channel_refund_no text DEFAULT NULL, amount bigint DEFAULT NULL,
@@ -409,115 +552,6 @@ BEGIN
 	a := model.settle(tenant_id, ROW (refund_no, payment_no, channel, account, trade_no, channel_refund_no, amount, currency, occurred_at,
 		coalesce(result, ''), false, false)::model.refund_fact);
 	RETURN ROW (a.outcome, a.status, a.remainder)::idem_settle_refund_result;
-END $$;
-
--- ---- refunds: sums ----------------------------------------------------------------
-
-CREATE FUNCTION model.is_later(at timestamptz, r model.receipts) RETURNS boolean LANGUAGE sql AS $$ SELECT coalesce(at > r.refund_told_at, true) $$;
-
--- What of the latest sum has to be booked: what the books, what is on its way
--- and what was taken back since do not explain.
-CREATE FUNCTION model.unbooked(t text, r model.receipts) RETURNS bigint LANGUAGE sql AS $$
-	SELECT CASE WHEN r.refund_told <= r.refunded THEN 0 ELSE r.refund_told - r.refunded - (
-		SELECT coalesce(sum(f.amount), 0) FROM model.refunds f WHERE f.tenant_id = t AND f.receipt_no = r.receipt_no
-			AND (f.status IN ('processing', 'abnormal')
-				OR ((f.status = 'reversed' OR f.takes_back) AND f.status <> 'succeeded' AND model.is_later(f.settled_at, r)))) END $$;
-
-CREATE FUNCTION model.book_sum(t text, number text, f model.refund_fact, rest bigint) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-BEGIN
-	f.cumulative := true;
-	f.amount := (model.receipt_of(t, number)).refunded + rest;
-	RETURN model.settle(t, f);
-END $$;
-
--- A refund that may have been part of the sum has failed.
-CREATE FUNCTION model.cover_sum(t text, number text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	r model.receipts := model.receipt_of(t, number);
-	rest bigint := model.unbooked(t, r);
-BEGIN
-	IF rest > 0 THEN
-		PERFORM model.book_sum(t, number, ROW (NULL, r.payment_no, r.channel, NULL, r.trade_no, NULL, NULL, r.currency, r.refund_told_at,
-			'succeeded', true, false)::model.refund_fact, rest);
-	END IF;
-END $$;
-
--- The receipt with the sum noted, unless a later one is known.
-CREATE FUNCTION model.with_sum(r model.receipts, f model.refund_fact) RETURNS model.receipts LANGUAGE plpgsql AS $$
-BEGIN
-	IF (CASE WHEN f.occurred_at <> r.refund_told_at THEN f.occurred_at > r.refund_told_at ELSE f.amount > r.refund_told END) THEN
-		r.refund_told := f.amount;
-		r.refund_told_at := f.occurred_at;
-	END IF;
-	RETURN r;
-END $$;
-
-CREATE FUNCTION model.note_sum(t text, number text, f model.refund_fact) RETURNS void LANGUAGE sql AS $$
-	UPDATE model.receipts m SET refund_told = r.refund_told, refund_told_at = r.refund_told_at
-	FROM model.with_sum(model.receipt_of(t, number), f) AS r WHERE m.tenant_id = t AND m.receipt_no = number $$;
-
-CREATE FUNCTION model.answer_without_refund(r model.receipts, outcome text) RETURNS model.refund_answer LANGUAGE sql AS $$
-	SELECT outcome, NULL::text, NULL::text, r.receipt_no, r.payment_no, model.remainder(r) $$;
-
--- A refund told by name, where a sum that named none was booked before.
-CREATE FUNCTION model.settle_part(t text, f model.refund_fact, r model.receipts) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-DECLARE
-	nameless bigint;
-	same text;
-BEGIN
-	SELECT coalesce(sum(x.amount), 0), (array_agg(x.refund_no ORDER BY x.created_at) FILTER (WHERE x.amount = f.amount))[1] INTO nameless, same
-	FROM model.refunds x WHERE x.tenant_id = t AND x.receipt_no = r.receipt_no AND x.status = 'succeeded' AND x.channel_refund_no IS NULL
-		AND starts_with(x.refund_no, 'C' || r.receipt_no || '-');
-	IF nameless = 0 OR f.occurred_at > r.refund_told_at THEN
-		RETURN model.settle(t, f);
-	ELSIF same IS NOT NULL THEN
-		f.refund_no := same;
-		RETURN model.settle(t, f);
-	ELSIF nameless >= f.amount THEN
-		RETURN model.answer_without_refund(r, 'duplicate');
-	END IF;
-	RETURN model.book_sum(t, r.receipt_no, f, f.amount - nameless);
-END $$;
-
-CREATE FUNCTION model.settle_told(t text, f model.refund_fact) RETURNS model.refund_answer LANGUAGE plpgsql AS $$
-DECLARE
-	x model.refunds := model.refund_meant(t, f, NULL);
-	r model.receipts;
-	rest bigint;
-	a model.refund_answer;
-	nameless model.refund_fact := f;
-BEGIN
-	IF f.result <> 'succeeded' OR (x.refund_no IS NOT NULL AND NOT f.cumulative) THEN RETURN model.settle(t, f); END IF;
-	r := CASE WHEN x.refund_no IS NOT NULL THEN model.receipt_of(t, x.receipt_no) ELSE model.money_of(t, f) END;
-	IF r.payment_no IS NULL OR NOT model.fits(f, r) OR NOT model.is_amount(f.amount) OR NOT coalesce(f.currency = r.currency, f.currency IS NULL) THEN
-		RETURN model.settle(t, f);
-	END IF;
-
-	x := model.refund_meant(t, f, r);
-	IF x.receipt_no <> r.receipt_no THEN RETURN model.settle(t, f); END IF;
-	IF NOT f.cumulative THEN
-		IF x.refund_no IS NOT NULL THEN RETURN model.settle(t, f); END IF;
-		RETURN model.settle_part(t, f, r);
-	END IF;
-	IF x.refund_no IS NOT NULL THEN
-		PERFORM model.note_sum(t, r.receipt_no, f);
-		a := model.settle(t, f);
-		rest := model.unbooked(t, model.receipt_of(t, r.receipt_no));
-		nameless.refund_no := NULL;
-		nameless.channel_refund_no := NULL;
-		IF rest > 0 THEN PERFORM model.book_sum(t, r.receipt_no, nameless, rest); END IF;
-		RETURN a;
-	END IF;
-	rest := model.unbooked(t, model.with_sum(r, f));
-	IF rest > 0 THEN
-		a := model.book_sum(t, r.receipt_no, f, rest);
-		-- what was kept changes nothing
-		IF a.outcome = 'applied' THEN PERFORM model.note_sum(t, r.receipt_no, f); END IF;
-		RETURN a;
-	END IF;
-	PERFORM model.note_sum(t, r.receipt_no, f);
-	r := model.receipt_of(t, r.receipt_no);
-	RETURN model.answer_without_refund(r, CASE WHEN r.refund_told > r.refunded THEN 'kept' ELSE 'duplicate' END);
 END $$;
 
 -- ---- disputes -----------------------------------------------------------------
@@ -783,7 +817,7 @@ BEGIN
 		r.status := x.status;
 		r.payment_no := n.payment_no;
 	ELSIF e.kind LIKE 'refund%' THEN
-		a := model.settle_told(t, ROW (nullif(n.biz_no, ''), nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''), nullif(n.channel_refund_no, ''),
+		a := model.settle(t, ROW (nullif(n.biz_no, ''), nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''), nullif(n.channel_refund_no, ''),
 			n.refund_amount, currency, n.occurred_at,
 			CASE e.kind WHEN 'refunded' THEN 'succeeded' ELSE replace(e.kind, 'refund_', '') END, e.refund_amount_is = 'cumulative', e.after_success = 'reverse')::model.refund_fact);
 		r := ROW (a.outcome, NULL, a.status, a.payment_no, a.receipt_no, a.refund_no)::idem_receive_notification_result;

@@ -103,9 +103,6 @@ BEGIN
 	RETURN args;
 END $$;
 
--- Do channels tell refunds as sums, too?
-CREATE FUNCTION model.tells_sums() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(current_setting('model.sums', true), 'off') = 'on' $$;
-
 -- What a channel tells: of money, of a refund by name or as a sum, of a dispute.
 CREATE FUNCTION model.some_notification(t text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -137,11 +134,11 @@ BEGIN
 			args := args || jsonb_build_object('biz_no', model.one_of('d', 12), 'channel', 'stripe',
 				'event', model.pick('charge.dispute.created', 'charge.dispute.created', 'charge.dispute.closed.won', 'charge.dispute.closed.lost'));
 		ELSIF r.channel = 'alipay' THEN
-			args := args || jsonb_build_object('event', 'TRADE_SUCCESS', 'refund_amount', CASE WHEN model.tells_sums() THEN r.refunded + coalesce(f.amount, model.an_amount()) END);
+			args := args || jsonb_build_object('event', 'TRADE_SUCCESS', 'refund_amount', r.refunded + coalesce(f.amount, model.an_amount()));
 		ELSIF r.channel = 'wechat' THEN
 			args := args || jsonb_build_object('event', model.pick('REFUND.SUCCESS', 'REFUND.SUCCESS', 'REFUND.SUCCESS', 'REFUND.CLOSED', 'REFUND.ABNORMAL'));
 		ELSE
-			event := model.pick('refund.updated.succeeded', 'refund.updated.succeeded', 'refund.updated.succeeded', 'refund.failed', CASE WHEN model.tells_sums() THEN 'charge.refunded' ELSE 'refund.failed' END);
+			event := model.pick('refund.updated.succeeded', 'refund.updated.succeeded', 'refund.updated.succeeded', 'refund.failed', 'charge.refunded');
 			args := args || jsonb_build_object('event', event, 'channel_refund_no', coalesce(f.channel_refund_no, CASE WHEN model.chance(80) THEN model.one_of('c', 40) END));
 			IF event = 'charge.refunded' THEN args := args || jsonb_build_object('biz_no', NULL, 'channel_refund_no', NULL, 'refund_amount', r.refunded + model.an_amount()); END IF;
 		END IF;
@@ -289,11 +286,6 @@ DECLARE
 BEGIN
 	SELECT * INTO call, args FROM model.some_action(t);
 	SELECT string_agg(format('%I => %L', key, value), ', ') INTO given FROM jsonb_each_text(jsonb_build_object('tenant_id', t) || args);
-	started := clock_timestamp();
-	PERFORM set_config('model.n', n::text, false),
-		set_config('model.planned', jsonb_build_object('tenant_id', t, 'session', session, 'n', n, 'call', call, 'args', args, 'started', started)::text, false);
-	second := format('INSERT INTO model.log SELECT %L, %s, %s, %L, %L::jsonb, to_jsonb(r), pg_current_xact_id_if_assigned() IS NOT NULL, %L, clock_timestamp() FROM %s(%s) AS r',
-		t, session, n, call, args, started, CASE call WHEN 'expire_payment' THEN 'model.really_expire_payment' ELSE 'idem_' || call END, given);
 	IF model.chance(5) THEN
 		first := 'BEGIN';
 		third := 'ROLLBACK';
@@ -301,12 +293,19 @@ BEGIN
 		first := format('BEGIN ISOLATION LEVEL %s; SELECT count(*) FROM idem_cluster', model.pick('REPEATABLE READ', 'SERIALIZABLE'));
 		third := 'COMMIT';
 	END IF;
+	started := clock_timestamp();
+	PERFORM set_config('model.n', n::text, false),
+		set_config('model.planned', jsonb_build_object('tenant_id', t, 'session', session, 'n', n, 'call', call, 'args', args, 'started', started, 'alone', third IS NULL)::text, false);
+	second := format('INSERT INTO model.log SELECT %L, %s, %s, %L, %L::jsonb, to_jsonb(r), pg_current_xact_id_if_assigned() IS NOT NULL, %L, clock_timestamp() FROM %s(%s) AS r',
+		t, session, n, call, args, started, CASE call WHEN 'expire_payment' THEN 'model.really_expire_payment' ELSE 'idem_' || call END, given);
 END $$;
 
--- The call that was planned last raised an error.
+-- The call that was planned last raised an error.  Of a transaction only its
+-- commit is told here: then it lost a race, and nothing of it was done.
 CREATE FUNCTION model.note_error(code text) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO model.log SELECT tenant_id, session, n, call, args, jsonb_build_object('sqlstate', code), false, started, clock_timestamp()
-	FROM jsonb_to_record(current_setting('model.planned')::jsonb) AS p (tenant_id text, session int, n int, call text, args jsonb, started timestamptz) $$;
+	FROM jsonb_to_record(current_setting('model.planned')::jsonb) AS p (tenant_id text, session int, n int, call text, args jsonb, started timestamptz, alone boolean)
+	WHERE alone OR code <> '40001' $$;
 
 -- ---- the twin follows ---------------------------------------------------------------
 
