@@ -18,7 +18,8 @@
  *
  * An event whose writer did not wait for its commit to reach the disk could be
  * handed out, acted upon, and be gone after a crash.  So the log of the server
- * is flushed first.
+ * is flushed first, unless all that could be read is on the disk: to wait for the
+ * disk once more than the commit does is dearer than a batch.
  *-------------------------------------------------------------------------
  */
 #include "reading.h"
@@ -67,6 +68,7 @@ typedef struct Fetch
 	Datum		worker;
 	TimestampTz lease_until;
 	bool		any;			/* something is in the batch already */
+	XLogRecPtr	read_upto;		/* where the server's log ended when the last of it was read */
 	List	   *handouts;		/* of Handout */
 } Fetch;
 
@@ -80,8 +82,17 @@ bury_killer(Fetch *fetch, Position *position, Delivery *killer)
 	killer->attempt--;			/* it is not handed out this time */
 	bury(fetch->call, fetch->subscription, position->slot, killer,
 		 CStringGetTextDatum(psprintf("not acknowledged %d times", killer->attempt)));
-	position->pos = position->upto;
+	position_pass(position);
 	position->deliveries = 0;
+}
+
+/* This event is the last one that is handed out */
+static void
+cut_after(Position *position, const Delivery *last)
+{
+	position->upto = last->seq;
+	if (!last->beyond)
+		position->next.seen = NULL;
 }
 
 /* Of what came out of the log and kills its workers, the first half; alone, it dies */
@@ -92,7 +103,7 @@ narrow(Fetch *fetch, Position *position, List *deliveries)
 	{
 		position->cap = list_length(deliveries) / 2;
 		deliveries = list_truncate(deliveries, position->cap);
-		position->upto = ((Delivery *) llast(deliveries))->seq;
+		cut_after(position, llast(deliveries));
 	}
 	else if (list_length(deliveries) == 1 && position->deliveries > idem_max_attempts)
 	{
@@ -122,11 +133,11 @@ take_abandoned(Fetch *fetch, Position *position)
 {
 	Reading    *reading = &fetch->reading;
 	List	   *parked = parked_out(fetch, position);
-	bool		alone = position->upto <= position->pos;
+	bool		alone = !position_has_out(position);
 	List	   *deliveries;
 
 	if (parked != NIL && ((Delivery *) linitial(parked))->attempt >= SUSPICIOUS_DELIVERY)
-		position->upto = position->pos;
+		position_keep_back(position);
 	parked = parked_narrow(fetch->call, fetch->subscription, position->slot,
 						   DatumGetInt64(position->batch.value), parked, alone, reading->left);
 	deliveries = reading_again(reading, position, Max(reading->left - list_length(parked), 1));
@@ -159,6 +170,7 @@ add_handout(Fetch *fetch, const Position *position, List *deliveries)
 	handout->deliveries = deliveries;
 	fetch->handouts = lappend(fetch->handouts, handout);
 	fetch->any = fetch->any || deliveries != NIL;
+	fetch->read_upto = GetXLogInsertRecPtr();
 	fetch->reading.left -= list_length(deliveries);
 }
 
@@ -198,7 +210,7 @@ take_slot(Fetch *fetch, Position *position)
 		deliveries = take_abandoned(fetch, position);
 	if (deliveries == NIL)
 	{
-		position->pos = Max(position->pos, position->upto);
+		position_pass(position);
 		position_take_back(position);
 		deliveries = take_next(fetch, position);
 	}
@@ -318,7 +330,8 @@ write_down(Fetch *fetch, int64 batch)
 		position_append(fetch->call, fetch->subscription, &handout->position);
 		parked_hand_out(fetch->call, fetch->subscription, handout->deliveries, batch);
 	}
-	XLogFlush(XactLastRecEnd);
+	if (idem_flushed_upto() < fetch->read_upto)
+		XLogFlush(XactLastRecEnd);
 }
 
 static void

@@ -372,7 +372,7 @@ copy_event(TupleTableSlot *slot)
 	event = palloc(sizeof(LogEvent) + UUID_LEN + bytes_of(&here) + EVENT_SEQ * MAXIMUM_ALIGNOF);
 	*event = here;
 	event->seq = DatumGetInt64(here.columns[EVENT_SEQ - 1].value);
-	event->parked = false;
+	event->parked = event->beyond = false;
 	room = (char *) event + MAXALIGN(sizeof(LogEvent));
 	for (int i = EVENT_ID - 1; i < EVENT_HEADERS; i++)
 	{

@@ -39,7 +39,8 @@ typedef struct LogEvent
 	NullableDatum columns[EVENT_SEQ];	/* up to seq */
 	int64		seq;
 	int32		attempt;		/* for who hands it out: how often it was */
-	bool		parked;			/* and where it was found */
+	bool		parked;			/* and where it was found: */
+	bool		beyond;			/* in the window after that which was begun with */
 } LogEvent;
 
 /* Events in the order of seq */

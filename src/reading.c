@@ -111,30 +111,124 @@ read_on(Reading *reading, Position *position, const LogLimits *limits, LogBatch 
 	return deliveries_of(reading, position, batch->events);
 }
 
+/*
+ * Deliveries are all that is left of their window: go on in the one behind it,
+ * in which `beyond` stands, as far as there is room.
+ */
+static List *
+reach_beyond(Reading *reading, Position *position, Position *beyond, List *deliveries,
+			 LogLimits *limits, LogBatch *batch)
+{
+	List	   *more;
+	ListCell   *cell;
+
+	limits->after = 0;
+	limits->events -= list_length(deliveries);
+	limits->bytes = reading->bytes_left;
+	limits->one_at_least = false;
+	more = read_on(reading, beyond, limits, batch);
+	if (more == NIL)
+		return deliveries;
+	foreach(cell, more)
+		((Delivery *) lfirst(cell))->beyond = true;
+	position->next = beyond->hi;
+	position->upto = beyond->upto;
+	return list_concat(deliveries, more);
+}
+
+/* The same, if there is room, and if there is such a window by now */
+static List *
+reach_on(Reading *reading, Position *position, List *deliveries, LogLimits *limits)
+{
+	Position	beyond = *position;
+	LogBatch	batch;
+
+	if (list_length(deliveries) >= limits->events || reading->effort <= 0 ||
+		!close_window(reading, &beyond))
+		return deliveries;
+	open_window(reading, &beyond);
+	limits->examine = reading->effort;
+	return reach_beyond(reading, position, &beyond, deliveries, limits, &batch);
+}
+
 List *
 reading_next(Reading *reading, Position *position, int most, bool one_at_least)
 {
+	position_keep_back(position);
 	position->deliveries = 1;
 	while (most > 0 && reading->effort > 0)
 	{
+		LogLimits	limits = {
+			.after = position->pos, .upto = PG_INT64_MAX, .events = most,
+			.bytes = reading->bytes_left, .one_at_least = one_at_least
+		};
 		List	   *deliveries;
 		LogBatch	batch;
 
 		CHECK_FOR_INTERRUPTS();
 		if (position->hi.seen == NULL)
 			open_window(reading, position);
-		deliveries = read_on(reading, position, &(LogLimits) {
-			.after = position->pos, .upto = PG_INT64_MAX, .events = most,
-			.bytes = reading->bytes_left, .one_at_least = one_at_least, .examine = reading->effort
-		}, &batch);
+		limits.examine = reading->effort;
+		deliveries = read_on(reading, position, &limits, &batch);
 		if (deliveries != NIL)
-			return deliveries;
+			return batch.more ? deliveries : reach_on(reading, position, deliveries, &limits);
 		position->pos = position->upto;
 		if (batch.full || (!batch.more && !close_window(reading, position)))
 			break;
 	}
-	position->upto = position->pos;
+	position_keep_back(position);
 	return NIL;
+}
+
+/* Of what was handed out in the window that the position stands in, the first */
+static List *
+again_in_window(Reading *reading, Position *position, LogLimits *limits, LogBatch *batch)
+{
+	List	   *deliveries;
+
+	do
+	{
+		limits->after = position->pos;
+		limits->bytes = reading->bytes_left;
+		deliveries = read_on(reading, position, limits, batch);
+		if (deliveries != NIL)
+			break;
+		position->pos = position->upto;
+	} while (batch->more);
+	return deliveries;
+}
+
+static List *
+again(Reading *reading, Position *position, int most)
+{
+	Position	out = *position;
+	Position	beyond = position_beyond(&out);
+	bool		reaches = out.next.seen != NULL;
+	LogLimits	limits = {
+		.upto = reaches ? PG_INT64_MAX : out.upto, .events = most, .one_at_least = true, .examine = INT_MAX
+	};
+	LogBatch	batch;
+	List	   *deliveries = again_in_window(reading, position, &limits, &batch);
+
+	position->next.seen = NULL;
+	if (batch.more)
+		return deliveries;		/* as far as upto says */
+	if (reaches && deliveries == NIL)
+	{
+		*position = beyond;
+		return again(reading, position, most);
+	}
+	if (reaches)
+	{
+		limits.upto = out.upto;
+		deliveries = reach_beyond(reading, position, &beyond, deliveries, &limits, &batch);
+	}
+	if (!batch.more)
+	{
+		position->next = out.next;
+		position->upto = out.upto;
+	}
+	return deliveries;
 }
 
 /*
@@ -144,24 +238,8 @@ reading_next(Reading *reading, Position *position, int most, bool one_at_least)
 List *
 reading_again(Reading *reading, Position *position, int most)
 {
-	int64		upto = position->upto;
-	LogBatch	batch;
-	List	   *deliveries;
-
-	if (upto <= position->pos)
+	if (!position_has_out(position))
 		return NIL;
 	position->deliveries++;
-	do
-	{
-		deliveries = read_on(reading, position, &(LogLimits) {
-			.after = position->pos, .upto = upto, .events = most,
-			.bytes = reading->bytes_left, .one_at_least = true, .examine = INT_MAX
-		}, &batch);
-		if (deliveries != NIL)
-			break;
-		position->pos = position->upto;
-	} while (batch.more);
-	if (!batch.more)
-		position->upto = upto;
-	return deliveries;
+	return again(reading, position, most);
 }
