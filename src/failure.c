@@ -101,8 +101,10 @@ out_in_window(LogReader *reader, const Subscription *subscription, const Positio
 		.after = position->pos, .upto = upto, .events = INT_MAX / 2, .bytes = PG_INT64_MAX,
 		.examine = INT_MAX
 	};
+	List	   *events = NIL;
 
-	return log_read(reader, &window, &limits).events;
+	(void) log_read(reader, &window, &limits, log_take_copy, &events);
+	return events;
 }
 
 /* What of the log a slot has handed out, and was not parked meanwhile */

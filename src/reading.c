@@ -28,14 +28,17 @@
 
 
 Reading
-reading_begin(IdemCall *call, Subscription *subscription, int events, int effort)
+reading_begin(IdemCall *call, Subscription *subscription, int events, int effort, LogTake take,
+			  void *taker)
 {
 	Reading		reading = {
 		.call = call,
 		.subscription = subscription,
 		.left = events,
 		.bytes_left = MAX_BATCH_BYTES,
-		.effort = effort
+		.effort = effort,
+		.take = take,
+		.taker = taker
 	};
 
 	return reading;
@@ -52,16 +55,22 @@ reading_end(Reading *reading)
 
 /* ---------- windows ---------- */
 
-/* Open the next window of a slot: up to a mark some way off, or up to now */
+/*
+ * Open the next window of a slot: up to a mark some way off, or up to now.  As
+ * far off as its share of events is about what a batch has room for, and rather
+ * fewer: each window that is read costs a search in the index for each of the
+ * log's slots, and twice if it is left half read.
+ */
 static void
 open_window(Reading *reading, Position *position)
 {
-	int64		distance = (int64) reading->left * reading->subscription->slots;
+	int64		distance = (int64) reading->left * reading->subscription->slots - LOG_EVENTS_A_MARK;
 
 	reading->effort -= WINDOW_EFFORT;
 	position->pos = 0;
 	if (reading->now.seen == NULL || !log_follows(reading->now.seen, position->lo.seen))
 		reading->now = log_now(reading->call);
+	distance = Max(distance, 0);
 	if (position->lo.seq + distance >= reading->now.seq ||
 		!log_next_mark(reading->call, &position->lo, position->lo.seq + distance, &position->hi))
 		position->hi = reading->now;
@@ -82,103 +91,119 @@ close_window(const Reading *reading, Position *position)
 
 /* ---------- events ---------- */
 
-static List *
-deliveries_of(Reading *reading, const Position *position, List *events)
-{
-	List	   *deliveries = events;
-	ListCell   *cell;
-
-	foreach(cell, events)
-		((Delivery *) lfirst(cell))->attempt = position->deliveries;
-	if (reading->failed)
-		deliveries = parked_filter(reading->call, reading->subscription, position->slot, events);
-	reading->passed = reading->passed || list_length(deliveries) < list_length(events);
-	return deliveries;
-}
-
 /* Read in the slot's window; upto says how far it was read */
-static List *
-read_on(Reading *reading, Position *position, const LogLimits *limits, LogBatch *batch)
+static void
+read_on(Reading *reading, Position *position, const LogLimits *limits, LogTake take, void *taker,
+		LogBatch *batch)
 {
 	LogWindow	window = position_window(reading->subscription, position);
 
 	if (reading->reader == NULL)
 		reading->reader = log_reader_open(reading->call);
-	*batch = log_read(reading->reader, &window, limits);
+	*batch = log_read(reading->reader, &window, limits, take, taker);
 	position->upto = batch->upto;
 	reading->bytes_left -= batch->bytes;
-	reading->effort -= batch->examined - list_length(batch->events);
-	return deliveries_of(reading, position, batch->events);
+	reading->effort -= batch->examined - batch->events;
+}
+
+/* The same into a list of copies, without those that wait behind one that failed */
+static List *
+read_list(Reading *reading, Position *position, const LogLimits *limits, LogBatch *batch)
+{
+	List	   *deliveries = NIL;
+	ListCell   *cell;
+
+	read_on(reading, position, limits, log_take_copy, &deliveries, batch);
+	foreach(cell, deliveries)
+		((Delivery *) lfirst(cell))->attempt = position->deliveries;
+	if (reading->failed)
+		deliveries = parked_filter(reading->call, reading->subscription, position->slot, deliveries);
+	reading->passed = reading->passed || list_length(deliveries) < batch->events;
+	return deliveries;
+}
+
+/* An event that was never handed out */
+static void
+take_new(void *taker, LogEvent *event)
+{
+	Reading    *reading = taker;
+
+	event->attempt = 1;
+	reading->take(reading->taker, event);
+}
+
+/* Pass on what the slot's window shows beyond pos; how many */
+static int
+read_new(Reading *reading, Position *position, int most, bool one_at_least, LogBatch *batch)
+{
+	LogLimits	limits = {
+		.after = position->pos, .upto = PG_INT64_MAX, .events = most,
+		.bytes = reading->bytes_left, .one_at_least = one_at_least, .examine = reading->effort
+	};
+	List	   *deliveries;
+	ListCell   *cell;
+
+	if (!reading->failed)
+	{
+		read_on(reading, position, &limits, take_new, reading, batch);
+		return batch->events;
+	}
+	deliveries = read_list(reading, position, &limits, batch);
+	foreach(cell, deliveries)
+		reading->take(reading->taker, lfirst(cell));
+	return list_length(deliveries);
 }
 
 /*
- * Deliveries are all that is left of their window: go on in the one behind it,
- * in which `beyond` stands, as far as there is room.
+ * The batch has n events, all that was left of its window.  If that is no more
+ * than a part of what it has room for, go on in the window behind it, if there
+ * is one by now.
  */
-static List *
-reach_beyond(Reading *reading, Position *position, Position *beyond, List *deliveries,
-			 LogLimits *limits, LogBatch *batch)
-{
-	List	   *more;
-	ListCell   *cell;
-
-	limits->after = 0;
-	limits->events -= list_length(deliveries);
-	limits->bytes = reading->bytes_left;
-	limits->one_at_least = false;
-	more = read_on(reading, beyond, limits, batch);
-	if (more == NIL)
-		return deliveries;
-	foreach(cell, more)
-		((Delivery *) lfirst(cell))->beyond = true;
-	position->next = beyond->hi;
-	position->upto = beyond->upto;
-	return list_concat(deliveries, more);
-}
-
-/* The same, if there is room, and if there is such a window by now */
-static List *
-reach_on(Reading *reading, Position *position, List *deliveries, LogLimits *limits)
+static int
+reach_on(Reading *reading, Position *position, int n, int most)
 {
 	Position	beyond = *position;
 	LogBatch	batch;
+	int			more;
 
-	if (list_length(deliveries) >= limits->events || reading->effort <= 0 ||
-		!close_window(reading, &beyond))
-		return deliveries;
+	if (n >= most - most / 4 || reading->effort <= 0 || !close_window(reading, &beyond))
+		return n;
 	open_window(reading, &beyond);
-	limits->examine = reading->effort;
-	return reach_beyond(reading, position, &beyond, deliveries, limits, &batch);
+	more = read_new(reading, &beyond, most - n, false, &batch);
+	if (more > 0)
+	{
+		position->next = beyond.hi;
+		position->upto = beyond.upto;
+	}
+	return n + more;
 }
 
-List *
+int
 reading_next(Reading *reading, Position *position, int most, bool one_at_least)
 {
 	position_keep_back(position);
 	position->deliveries = 1;
 	while (most > 0 && reading->effort > 0)
 	{
-		LogLimits	limits = {
-			.after = position->pos, .upto = PG_INT64_MAX, .events = most,
-			.bytes = reading->bytes_left, .one_at_least = one_at_least
-		};
-		List	   *deliveries;
 		LogBatch	batch;
+		int			n;
 
 		CHECK_FOR_INTERRUPTS();
 		if (position->hi.seen == NULL)
 			open_window(reading, position);
-		limits.examine = reading->effort;
-		deliveries = read_on(reading, position, &limits, &batch);
-		if (deliveries != NIL)
-			return batch.more ? deliveries : reach_on(reading, position, deliveries, &limits);
+		n = read_new(reading, position, most, one_at_least, &batch);
+		if (n > 0)
+			return batch.more ? n : reach_on(reading, position, n, most);
 		position->pos = position->upto;
 		if (batch.full || (!batch.more && !close_window(reading, position)))
 			break;
 	}
 	position_keep_back(position);
-	return NIL;
+	return 0;
 }
+
+
+/* ---------- again ---------- */
 
 /* Of what was handed out in the window that the position stands in, the first */
 static List *
@@ -190,11 +215,32 @@ again_in_window(Reading *reading, Position *position, LogLimits *limits, LogBatc
 	{
 		limits->after = position->pos;
 		limits->bytes = reading->bytes_left;
-		deliveries = read_on(reading, position, limits, batch);
+		deliveries = read_list(reading, position, limits, batch);
 		if (deliveries != NIL)
 			break;
 		position->pos = position->upto;
 	} while (batch->more);
+	return deliveries;
+}
+
+/* Of what was handed out in the window behind that one, what there is room for */
+static List *
+again_beyond(Reading *reading, Position *position, Position *beyond, LogLimits *limits, LogBatch *batch)
+{
+	List	   *deliveries;
+	ListCell   *cell;
+
+	limits->after = 0;
+	limits->bytes = reading->bytes_left;
+	limits->one_at_least = false;
+	deliveries = read_list(reading, beyond, limits, batch);
+	foreach(cell, deliveries)
+		((Delivery *) lfirst(cell))->beyond = true;
+	if (deliveries != NIL)
+	{
+		position->next = beyond->hi;
+		position->upto = beyond->upto;
+	}
 	return deliveries;
 }
 
@@ -221,7 +267,8 @@ again(Reading *reading, Position *position, int most)
 	if (reaches)
 	{
 		limits.upto = out.upto;
-		deliveries = reach_beyond(reading, position, &beyond, deliveries, &limits, &batch);
+		limits.events = most - list_length(deliveries);
+		deliveries = list_concat(deliveries, again_beyond(reading, position, &beyond, &limits, &batch));
 	}
 	if (!batch.more)
 	{
