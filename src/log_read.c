@@ -70,6 +70,7 @@ struct LogReader
 	int			wanted;
 	int64		farthest;		/* as things stand, those behind here are not wanted */
 	Candidate  *pool;
+	Candidate  *spare;			/* of the same size */
 	int			npool;
 	int			room;			/* until it is settled */
 };
@@ -134,20 +135,66 @@ log_reader_close(LogReader *reader)
 
 /* ---------- entries ---------- */
 
-static int
-compare_candidates(const void *a, const void *b)
+/* Where the ascending run ends that begins here */
+static Candidate *
+end_of_run(Candidate *at, const Candidate *end)
 {
-	int64		x = ((const Candidate *) a)->seq;
-	int64		y = ((const Candidate *) b)->seq;
+	if (at < end)
+		at++;
+	while (at < end && at[-1].seq <= at->seq)
+		at++;
+	return at;
+}
 
-	return x < y ? -1 : x > y ? 1 : 0;
+/* Merge a run and the one behind it */
+static void
+merge(const Candidate *a, const Candidate *b, const Candidate *end, Candidate *into)
+{
+	const Candidate *middle = b;
+
+	while (a < middle && b < end)
+		*into++ = a->seq <= b->seq ? *a++ : *b++;
+	while (a < middle)
+		*into++ = *a++;
+	while (b < end)
+		*into++ = *b++;
+}
+
+/*
+ * Put the pool in order, by merging neighbours until one run is left: it is made
+ * of a few long runs, one or some of each of the log's slots.
+ */
+static void
+sort_pool(LogReader *reader)
+{
+	int			runs;
+
+	do
+	{
+		Candidate  *end = reader->pool + reader->npool;
+		Candidate  *into = reader->spare;
+		Candidate  *at = reader->pool;
+
+		for (runs = 0; at < end; runs++)
+		{
+			Candidate  *middle = end_of_run(at, end);
+			Candidate  *next = end_of_run(middle, end);
+
+			merge(at, middle, next, into);
+			into += next - at;
+			at = next;
+		}
+		into = reader->pool;
+		reader->pool = reader->spare;
+		reader->spare = into;
+	} while (runs > 1);
 }
 
 /* Put the pool in order; of more than are wanted, the nearest stay */
 static void
 settle(LogReader *reader)
 {
-	qsort(reader->pool, reader->npool, sizeof(Candidate), compare_candidates);
+	sort_pool(reader);
 	if (reader->npool < reader->wanted)
 		return;
 	reader->npool = reader->wanted;
@@ -446,6 +493,7 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits, Lo
 	reader->wanted = Min(Max(limits->events, LEAST_WANTED) + 1, MOST_WANTED);
 	reader->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	reader->pool = palloc(sizeof(Candidate) * 2 * reader->wanted);
+	reader->spare = palloc(sizeof(Candidate) * 2 * reader->wanted);
 
 	do
 	{
@@ -456,6 +504,7 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits, Lo
 	} while (batch.more && room && batch.examined < limits->examine);
 
 	pfree(reader->pool);
+	pfree(reader->spare);
 	UnregisterSnapshot(reader->snapshot);
 	return batch;
 }

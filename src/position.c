@@ -126,7 +126,7 @@ position_reader_open(IdemCall *call, const Subscription *subscription)
 	reader->opened = RegisterSnapshot(GetLatestSnapshot());
 	for (int side = 0; side < SIDES; side++)
 		log_table_open(call, &reader->sides[side], log_slice_name("idem_position", side),
-					   psprintf("idem_position_%d_pkey", side), reader->opened, GEN - 1);
+					   psprintf("idem_position_%d_pkey", side), reader->opened, GEN);
 	return reader;
 }
 
@@ -139,16 +139,25 @@ position_reader_close(PositionReader *reader)
 	pfree(reader);
 }
 
+/*
+ * Of some slot of that number, the last gen that this session has seen.  Those
+ * that are older lie before the newest by the page, and a scan takes a page in
+ * as a whole; so it begins here.  It is a hint: where nothing is found, because
+ * the gen was another subscription's, it begins at the beginning.
+ */
+static int64 seen_gens[LOG_SLOTS];
+
 /* Stand at the newest row of a slot on a side, as it is committed now; its gen, 0: none */
 static int64
-newest_on(LogTable *side, const Subscription *subscription, int slot, Snapshot now)
+newest_on(LogTable *side, const Subscription *subscription, int slot, int64 from, Snapshot now)
 {
-	ScanKeyData keys[2];
+	ScanKeyData keys[3];
 	ItemPointer tid;
 	bool		isnull;
 
 	ScanKeyInit(&keys[0], SUBSCRIPTION, BTEqualStrategyNumber, F_TEXTEQ, subscription->name);
 	ScanKeyInit(&keys[1], SLOT, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(slot));
+	ScanKeyInit(&keys[2], GEN, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from));
 	index_rescan(side->scan, keys, lengthof(keys), NULL, 0);
 	while ((tid = index_getnext_tid(side->scan, BackwardScanDirection)) != NULL)
 	{
@@ -203,6 +212,21 @@ read_row(TupleTableSlot *row, Position *position)
 	position->cap = row->tts_isnull[CAP - 1] ? 0 : DatumGetInt32(row->tts_values[CAP - 1]);
 }
 
+/* Find the newest row of a slot among those from a gen on */
+static void
+find_newest(PositionReader *reader, Position *position, int64 from, Snapshot now)
+{
+	for (int side = 0; side < SIDES; side++)
+	{
+		int64		gen = newest_on(&reader->sides[side], reader->subscription, position->slot, from, now);
+
+		if (gen <= position->gen)
+			continue;
+		position->gen = gen;
+		position->side = side;
+	}
+}
+
 Position
 position_reader_read(PositionReader *reader, int slot)
 {
@@ -210,15 +234,10 @@ position_reader_read(PositionReader *reader, int slot)
 	Position	position = {.slot = slot, .batch = IDEM_NULL, .worker = IDEM_NULL, .acked = IDEM_NULL};
 	TupleTableSlot *row;
 
-	for (int side = 0; side < SIDES; side++)
-	{
-		int64		gen = newest_on(&reader->sides[side], reader->subscription, slot, now);
-
-		if (gen <= position.gen)
-			continue;
-		position.gen = gen;
-		position.side = side;
-	}
+	find_newest(reader, &position, seen_gens[slot], now);
+	if (position.gen == 0 && seen_gens[slot] > 0)
+		find_newest(reader, &position, 0, now);
+	seen_gens[slot] = position.gen;
 	row = reader->sides[position.side].slot;
 	if (position.gen > 0)
 	{
