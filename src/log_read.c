@@ -44,7 +44,7 @@ enum
 #define XIDS_A_JUMP 64
 
 /* Entries are collected so many at a time: each collecting begins anew */
-#define LEAST_WANTED 256
+#define LEAST_WANTED 1024
 #define MOST_WANTED 10001
 
 /* An entry of the index that belongs to the window */

@@ -26,6 +26,9 @@
 /* Opening a window is as much effort as looking at so many events */
 #define WINDOW_EFFORT 32
 
+/* Who finds nothing that he wants opens windows twice as wide, up to so many events */
+#define WIDE_WINDOW 1024
+
 
 Reading
 reading_begin(IdemCall *call, Subscription *subscription, int events, int effort, LogTake take,
@@ -56,21 +59,19 @@ reading_end(Reading *reading)
 /* ---------- windows ---------- */
 
 /*
- * Open the next window of a slot: up to a mark some way off, or up to now.  As
- * far off as its share of events is about what a batch has room for, and rather
- * fewer: each window that is read costs a search in the index for each of the
- * log's slots, and twice if it is left half read.
+ * Open the next window of a slot: up to a mark some way off, or up to now.  So
+ * far off that the slot's share of it is about as many events as there is room
+ * for: whatever is left is gone through again for the next batch.
  */
 static void
-open_window(Reading *reading, Position *position)
+open_window(Reading *reading, Position *position, int room)
 {
-	int64		distance = (int64) reading->left * reading->subscription->slots - LOG_EVENTS_A_MARK;
+	int64		distance = (int64) room * reading->subscription->slots;
 
 	reading->effort -= WINDOW_EFFORT;
 	position->pos = 0;
 	if (reading->now.seen == NULL || !log_follows(reading->now.seen, position->lo.seen))
 		reading->now = log_now(reading->call);
-	distance = Max(distance, 0);
 	if (position->lo.seq + distance >= reading->now.seq ||
 		!log_next_mark(reading->call, &position->lo, position->lo.seq + distance, &position->hi))
 		position->hi = reading->now;
@@ -155,9 +156,8 @@ read_new(Reading *reading, Position *position, int most, bool one_at_least, LogB
 }
 
 /*
- * The batch has n events, all that was left of its window.  If that is no more
- * than a part of what it has room for, go on in the window behind it, if there
- * is one by now.
+ * The batch has n events, all that was left of its window.  If it has room for
+ * more, go on in the window behind it, if there is one by now.
  */
 static int
 reach_on(Reading *reading, Position *position, int n, int most)
@@ -166,9 +166,9 @@ reach_on(Reading *reading, Position *position, int n, int most)
 	LogBatch	batch;
 	int			more;
 
-	if (n >= most - most / 4 || reading->effort <= 0 || !close_window(reading, &beyond))
+	if (n >= most || reading->effort <= 0 || !close_window(reading, &beyond))
 		return n;
-	open_window(reading, &beyond);
+	open_window(reading, &beyond, most - n);
 	more = read_new(reading, &beyond, most - n, false, &batch);
 	if (more > 0)
 	{
@@ -181,6 +181,8 @@ reach_on(Reading *reading, Position *position, int n, int most)
 int
 reading_next(Reading *reading, Position *position, int most, bool one_at_least)
 {
+	int			room = most;
+
 	position_keep_back(position);
 	position->deliveries = 1;
 	while (most > 0 && reading->effort > 0)
@@ -190,13 +192,15 @@ reading_next(Reading *reading, Position *position, int most, bool one_at_least)
 
 		CHECK_FOR_INTERRUPTS();
 		if (position->hi.seen == NULL)
-			open_window(reading, position);
+			open_window(reading, position, room);
 		n = read_new(reading, position, most, one_at_least, &batch);
 		if (n > 0)
 			return batch.more ? n : reach_on(reading, position, n, most);
 		position->pos = position->upto;
 		if (batch.full || (!batch.more && !close_window(reading, position)))
 			break;
+		if (room * reading->subscription->slots < WIDE_WINDOW)
+			room *= 2;
 	}
 	position_keep_back(position);
 	return 0;
