@@ -14,6 +14,11 @@
  * than one with a thousand: as soon as the wanted number is there and the next
  * entry lies behind it, the rest of that transaction is skipped; so is what
  * lies before the beginning.
+ *
+ * Candidates come in runs, ascending, one or some of each of the log's slots, so
+ * that to merge the runs is the shortest way to put them in order.  Who takes the
+ * events is given them as they lie in the log: thousands of copies would take as
+ * much time again as the reading, most of it for fresh memory.
  *-------------------------------------------------------------------------
  */
 #include "log_read.h"

@@ -7,6 +7,10 @@
  * mark some way off if the subscription is far behind.  It is read from pos
  * onward; when it has nothing more, its end is where the next one begins.
  *
+ * A batch that gets to the end of its window goes on in the next one, and no
+ * farther: two windows can be written down in a position.  If it stopped there,
+ * every second batch would be the few events that the one before had no room for.
+ *
  * A window never reaches back.  Snapshots of one reader are taken one after the
  * other, but a slot may have been at another reader's since ours was taken: the
  * end of the window must see all that its beginning sees, or what was
