@@ -212,11 +212,11 @@ take_again(Fetch *fetch, Position *position)
 
 /* ---------- fetch ---------- */
 
-/* Near which event a position is */
+/* Near which event a position is, by its window and in it */
 static int64
 reached(const Position *position)
 {
-	return Max(position->lo.seq, position->pos);
+	return position->lo.seq + Max(position->lo.seq, position->pos);
 }
 
 /*
@@ -260,7 +260,7 @@ take_slot(Fetch *fetch, const Position *position)
 	}
 
 	if (handout.deliveries > 0 || was_out || fetch->reading.passed ||
-		reached(&handout.position) + handout.position.lo.seq - reached(position) - position->lo.seq >= EVENTS_A_STEP)
+		reached(&handout.position) - reached(position) >= EVENTS_A_STEP)
 		add_handout(fetch, &handout);
 }
 
