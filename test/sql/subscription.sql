@@ -309,6 +309,7 @@ SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
 SELECT * FROM pg_temp.fetch('far', 'w4', 10);
 SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
 SELECT * FROM pg_temp.fetch('far', 'w4', 10);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
 -- taken over in parts, as much as there is room for
 SELECT pg_temp.far('fa', n) FROM generate_series(5, 8) AS n;
 SELECT * FROM pg_temp.fetch('far', 'w1', 2);
