@@ -16,18 +16,24 @@
 #define MAX_EFFORT 50000
 
 
+/* Whoever looks leaves the event where it is */
+static void
+leave_it(void *taker pg_attribute_unused(), LogEvent *event pg_attribute_unused())
+{
+}
+
 AheadOf
 ahead_of(IdemCall *call, Subscription *subscription, const Position *position)
 {
-	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT);
+	List	   *deliveries = NIL;
+	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT, log_take_copy, &deliveries);
 	Position	at = *position;
-	List	   *deliveries = reading_next(&reading, &at, 1, true);
-	AheadOf		result = {
-		.first = deliveries == NIL ? NULL : linitial(deliveries),
-		.all = reading.effort > 0,
-		.reached = Max(at.lo.seq, at.pos)
-	};
+	AheadOf		result;
 
+	(void) reading_next(&reading, &at, 1, true);
+	result.first = deliveries == NIL ? NULL : linitial(deliveries);
+	result.all = reading.effort > 0;
+	result.reached = Max(at.lo.seq, at.pos);
 	reading_end(&reading);
 	return result;
 }
@@ -36,7 +42,7 @@ ahead_of(IdemCall *call, Subscription *subscription, const Position *position)
 void
 ahead_advance(IdemCall *call, Subscription *subscription, int slot)
 {
-	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT);
+	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT, leave_it, NULL);
 	Position	position;
 	Position	before;
 
@@ -107,7 +113,7 @@ slot_is_due(Reading *reading, Ahead *ahead, int slot)
 		parked_due(call, reading->subscription, slot, 1) != NIL)
 		return true;
 	recall(ahead, &position);
-	if (reading_next(reading, &position, 1, true) != NIL)
+	if (reading_next(reading, &position, 1, true) > 0)
 		return true;
 	remember(ahead, &position);
 	return false;
@@ -116,7 +122,7 @@ slot_is_due(Reading *reading, Ahead *ahead, int slot)
 bool
 ahead_is_due(IdemCall *call, Subscription *subscription, Ahead *ahead, bool *unsure)
 {
-	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT);
+	Reading		reading = reading_begin(call, subscription, 1, MAX_EFFORT, leave_it, NULL);
 	bool		due = false;
 
 	for (int slot = 0; slot < subscription->slots && !due && reading.effort > 0; slot++)

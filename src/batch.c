@@ -149,7 +149,7 @@ void
 batch_acknowledge(IdemCall *call, const Subscription *subscription, Position *position)
 {
 	position->acked = position->batch;
-	position->pos = Max(position->pos, position->upto);
+	position_pass(position);
 	position->cap = grow(position->cap);
 	position->deliveries = 0;
 	position_take_back(position);

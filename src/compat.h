@@ -74,6 +74,13 @@
 #define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
 #endif
 
+/* 15: the flushed end of the log may be of another timeline */
+#if PG_VERSION_NUM >= 150000
+#define idem_flushed_upto() GetFlushRecPtr(NULL)
+#else
+#define idem_flushed_upto() GetFlushRecPtr()
+#endif
+
 /* 16: one ACL check for all kinds of object */
 #if PG_VERSION_NUM < 160000
 #include "utils/acl.h"

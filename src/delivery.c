@@ -18,7 +18,8 @@
  *
  * An event whose writer did not wait for its commit to reach the disk could be
  * handed out, acted upon, and be gone after a crash.  So the log of the server
- * is flushed first.
+ * is flushed first, unless all that could be read is on the disk: to wait for the
+ * disk once more than the commit does is dearer than a batch.
  *-------------------------------------------------------------------------
  */
 #include "reading.h"
@@ -56,7 +57,8 @@ enum
 typedef struct Handout
 {
 	Position	position;
-	List	   *deliveries;		/* of Delivery */
+	int			deliveries;
+	List	   *parked;			/* of Delivery: those that had failed */
 } Handout;
 
 typedef struct Fetch
@@ -66,9 +68,66 @@ typedef struct Fetch
 	Reading		reading;
 	Datum		worker;
 	TimestampTz lease_until;
-	bool		any;			/* something is in the batch already */
+	int64		batch;			/* its number; 0: nothing is in it yet */
+	XLogRecPtr	read_upto;		/* where the server's log ended when the last of it was read */
 	List	   *handouts;		/* of Handout */
 } Fetch;
+
+
+/* ---------- hand out ---------- */
+
+/* A batch is numbered as soon as something is in it */
+static int64
+new_batch(Fetch *fetch)
+{
+	return nextval_internal(relation_oid(fetch->call->house, "idem_batch_seq"), false);
+}
+
+/* Hand an event out: it goes into the result as it lies in the log, without a copy in between */
+static void
+hand_out(void *taker, Delivery *delivery)
+{
+	Fetch	   *fetch = taker;
+	IdemCall   *call = fetch->call;
+
+	if (fetch->batch == 0)
+		fetch->batch = new_batch(fetch);
+	idem_put(call, OUT_BATCH, Int64GetDatum(fetch->batch));
+	idem_put_nullable(call, OUT_ID, delivery->columns[EVENT_ID - 1]);
+	idem_put(call, OUT_SEQ, Int64GetDatum(delivery->seq));
+	for (int i = 0; i <= EVENT_HEADERS - EVENT_TENANT_ID; i++)
+		idem_put_nullable(call, OUT_TENANT_ID + i, delivery->columns[EVENT_TENANT_ID - 1 + i]);
+	idem_put(call, OUT_ATTEMPT, Int32GetDatum(delivery->attempt));
+	idem_put_nullable(call, OUT_CREATED_AT, delivery->columns[EVENT_CREATED_AT - 1]);
+	idem_emit(call);
+}
+
+static void
+hand_out_list(Fetch *fetch, Handout *handout, List *deliveries)
+{
+	ListCell   *cell;
+
+	foreach(cell, deliveries)
+	{
+		Delivery   *delivery = lfirst(cell);
+
+		hand_out(fetch, delivery);
+		handout->deliveries++;
+		if (delivery->parked)
+			handout->parked = lappend(handout->parked, delivery);
+	}
+}
+
+static void
+add_handout(Fetch *fetch, const Handout *handout)
+{
+	Handout    *added = palloc(sizeof(Handout));
+
+	*added = *handout;
+	fetch->handouts = lappend(fetch->handouts, added);
+	fetch->reading.left -= handout->deliveries;
+	fetch->read_upto = GetXLogInsertRecPtr();
+}
 
 
 /* ---------- again ---------- */
@@ -80,8 +139,17 @@ bury_killer(Fetch *fetch, Position *position, Delivery *killer)
 	killer->attempt--;			/* it is not handed out this time */
 	bury(fetch->call, fetch->subscription, position->slot, killer,
 		 CStringGetTextDatum(psprintf("not acknowledged %d times", killer->attempt)));
-	position->pos = position->upto;
+	position_pass(position);
 	position->deliveries = 0;
+}
+
+/* This event is the last one that is handed out */
+static void
+cut_after(Position *position, const Delivery *last)
+{
+	position->upto = last->seq;
+	if (!last->beyond)
+		position->next.seen = NULL;
 }
 
 /* Of what came out of the log and kills its workers, the first half; alone, it dies */
@@ -92,7 +160,7 @@ narrow(Fetch *fetch, Position *position, List *deliveries)
 	{
 		position->cap = list_length(deliveries) / 2;
 		deliveries = list_truncate(deliveries, position->cap);
-		position->upto = ((Delivery *) llast(deliveries))->seq;
+		cut_after(position, llast(deliveries));
 	}
 	else if (list_length(deliveries) == 1 && position->deliveries > idem_max_attempts)
 	{
@@ -122,11 +190,11 @@ take_abandoned(Fetch *fetch, Position *position)
 {
 	Reading    *reading = &fetch->reading;
 	List	   *parked = parked_out(fetch, position);
-	bool		alone = position->upto <= position->pos;
+	bool		alone = !position_has_out(position);
 	List	   *deliveries;
 
 	if (parked != NIL && ((Delivery *) linitial(parked))->attempt >= SUSPICIOUS_DELIVERY)
-		position->upto = position->pos;
+		position_keep_back(position);
 	parked = parked_narrow(fetch->call, fetch->subscription, position->slot,
 						   DatumGetInt64(position->batch.value), parked, alone, reading->left);
 	deliveries = reading_again(reading, position, Max(reading->left - list_length(parked), 1));
@@ -141,44 +209,33 @@ take_again(Fetch *fetch, Position *position)
 					   reading_again(&fetch->reading, position, MAX_BATCH_EVENTS));
 }
 
+
 /* ---------- fetch ---------- */
 
-/* Near which event a position is */
+/* Near which event a position is, by its window and in it */
 static int64
 reached(const Position *position)
 {
-	return Max(position->lo.seq, position->pos);
-}
-
-static void
-add_handout(Fetch *fetch, const Position *position, List *deliveries)
-{
-	Handout    *handout = palloc(sizeof(Handout));
-
-	handout->position = *position;
-	handout->deliveries = deliveries;
-	fetch->handouts = lappend(fetch->handouts, handout);
-	fetch->any = fetch->any || deliveries != NIL;
-	fetch->reading.left -= list_length(deliveries);
+	return position->lo.seq + Max(position->lo.seq, position->pos);
 }
 
 /*
  * Events of a slot that nobody has: those that failed and are due, and new
  * ones.  However many are due again, half of the room is for new ones.
  */
-static List *
-take_next(Fetch *fetch, Position *position)
+static void
+take_next(Fetch *fetch, Handout *handout)
 {
 	Reading    *reading = &fetch->reading;
+	Position   *position = &handout->position;
 	int			room = position->cap > 0 ? Min(reading->left, position->cap) : reading->left;
 	List	   *parked = NIL;
-	List	   *new;
 
 	if (reading->failed)
 		parked = parked_due(fetch->call, fetch->subscription, position->slot, room);
-	new = reading_next(reading, position, Max(room - list_length(parked), room / 2),
-					   !fetch->any && parked == NIL);
-	return list_concat(list_truncate(parked, room - list_length(new)), new);
+	handout->deliveries = reading_next(reading, position, Max(room - list_length(parked), room / 2),
+									   fetch->batch == 0 && parked == NIL);
+	hand_out_list(fetch, handout, list_truncate(parked, room - handout->deliveries));
 }
 
 /*
@@ -186,26 +243,25 @@ take_next(Fetch *fetch, Position *position)
  * taken back is written down in any case, or it would be out for ever.
  */
 static void
-take_slot(Fetch *fetch, Position *position)
+take_slot(Fetch *fetch, const Position *position)
 {
-	int64		before = reached(position) + position->lo.seq;
+	Handout		handout = {.position = *position};
 	bool		was_out = !position->batch.isnull;
-	List	   *deliveries = NIL;
 
 	fetch->reading.failed = slot_has_failed(fetch->call, fetch->subscription, position->slot);
 	fetch->reading.passed = false;
 	if (was_out)
-		deliveries = take_abandoned(fetch, position);
-	if (deliveries == NIL)
+		hand_out_list(fetch, &handout, take_abandoned(fetch, &handout.position));
+	if (handout.deliveries == 0)
 	{
-		position->pos = Max(position->pos, position->upto);
-		position_take_back(position);
-		deliveries = take_next(fetch, position);
+		position_pass(&handout.position);
+		position_take_back(&handout.position);
+		take_next(fetch, &handout);
 	}
 
-	if (deliveries != NIL || was_out || fetch->reading.passed ||
-		reached(position) + position->lo.seq - before >= EVENTS_A_STEP)
-		add_handout(fetch, position, deliveries);
+	if (handout.deliveries > 0 || was_out || fetch->reading.passed ||
+		reached(&handout.position) - reached(position) >= EVENTS_A_STEP)
+		add_handout(fetch, &handout);
 }
 
 /* Has this worker a batch out? */
@@ -236,19 +292,24 @@ take_batch(Fetch *fetch, int64 batch)
 {
 	BatchState	state;
 	List	   *positions = batch_hold(fetch->call, fetch->subscription, batch, &state);
+	bool		any = false;
 	ListCell   *cell;
 
 	if (state != BATCH_OUT)
 		return state == BATCH_BUSY;
+	fetch->batch = batch;
 	foreach(cell, positions)
 	{
-		Position   *position = lfirst(cell);
+		Handout		handout = {.position = *(Position *) lfirst(cell)};
 
-		fetch->reading.failed = slot_has_failed(fetch->call, fetch->subscription, position->slot);
-		add_handout(fetch, position, take_again(fetch, position));
+		fetch->reading.failed = slot_has_failed(fetch->call, fetch->subscription, handout.position.slot);
+		hand_out_list(fetch, &handout, take_again(fetch, &handout.position));
+		any = any || handout.deliveries > 0;
+		add_handout(fetch, &handout);
 	}
-	if (fetch->any)
+	if (any)
 		return true;
+	fetch->batch = 0;
 	fetch->handouts = NIL;
 	foreach(cell, positions)
 		batch_acknowledge(fetch->call, fetch->subscription, lfirst(cell));
@@ -280,71 +341,45 @@ take_free_slots(Fetch *fetch)
 	}
 }
 
-/* A new batch: give those slots their share of it that have one */
-static int64
-make_batch(Fetch *fetch)
+/* Give those slots their share of a new batch that have one */
+static void
+share_out(Fetch *fetch)
 {
-	int64		batch = nextval_internal(relation_oid(fetch->call->house, "idem_batch_seq"),
-										 false);
 	int			parts = 0;
 	ListCell   *cell;
 
 	foreach(cell, fetch->handouts)
-		parts += ((Handout *) lfirst(cell))->deliveries != NIL;
+		parts += ((Handout *) lfirst(cell))->deliveries > 0;
 	foreach(cell, fetch->handouts)
 	{
 		Handout    *handout = lfirst(cell);
 
-		if (handout->deliveries == NIL)
+		if (handout->deliveries == 0)
 			continue;
-		handout->position.batch = IDEM_VALUE(Int64GetDatum(batch));
+		handout->position.batch = IDEM_VALUE(Int64GetDatum(fetch->batch));
 		handout->position.worker = IDEM_VALUE(fetch->worker);
 		handout->position.parts = parts;
 	}
-	return batch;
 }
 
 /* Write down what each slot hands out, or how far it was passed over */
 static void
-write_down(Fetch *fetch, int64 batch)
+write_down(Fetch *fetch)
 {
 	ListCell   *cell;
 
+	if (fetch->handouts == NIL)
+		return;
 	foreach(cell, fetch->handouts)
 	{
 		Handout    *handout = lfirst(cell);
 
 		handout->position.lease_until = fetch->lease_until;
 		position_append(fetch->call, fetch->subscription, &handout->position);
-		parked_hand_out(fetch->call, fetch->subscription, handout->deliveries, batch);
+		parked_hand_out(fetch->call, fetch->subscription, handout->parked, fetch->batch);
 	}
-	XLogFlush(XactLastRecEnd);
-}
-
-static void
-emit(IdemCall *call, int64 batch, const Delivery *delivery)
-{
-	idem_put(call, OUT_BATCH, Int64GetDatum(batch));
-	idem_put_nullable(call, OUT_ID, delivery->columns[EVENT_ID - 1]);
-	idem_put(call, OUT_SEQ, Int64GetDatum(delivery->seq));
-	for (int i = 0; i <= EVENT_HEADERS - EVENT_TENANT_ID; i++)
-		idem_put_nullable(call, OUT_TENANT_ID + i, delivery->columns[EVENT_TENANT_ID - 1 + i]);
-	idem_put(call, OUT_ATTEMPT, Int32GetDatum(delivery->attempt));
-	idem_put_nullable(call, OUT_CREATED_AT, delivery->columns[EVENT_CREATED_AT - 1]);
-	idem_emit(call);
-}
-
-static void
-emit_all(Fetch *fetch, int64 batch)
-{
-	ListCell   *cell;
-	ListCell   *inner;
-
-	foreach(cell, fetch->handouts)
-	{
-		foreach(inner, ((Handout *) lfirst(cell))->deliveries)
-			emit(fetch->call, batch, lfirst(inner));
-	}
+	if (idem_flushed_upto() < fetch->read_upto)
+		XLogFlush(XactLastRecEnd);
 }
 
 /* How many events are asked for */
@@ -380,18 +415,14 @@ idem_fetch_events(PG_FUNCTION_ARGS)
 	if (fetch.subscription == NULL)
 		return idem_leave_rows(call);
 
-	fetch.reading = reading_begin(call, fetch.subscription, max_events, MAX_EFFORT);
+	fetch.reading = reading_begin(call, fetch.subscription, max_events, MAX_EFFORT, hand_out, &fetch);
 	batch = batch_of_worker(&fetch);
 	if (batch.isnull || !take_batch(&fetch, DatumGetInt64(batch.value)))
 	{
 		take_free_slots(&fetch);
-		batch = IDEM_VALUE(Int64GetDatum(fetch.any ? make_batch(&fetch) : 0));
+		share_out(&fetch);
 	}
 	reading_end(&fetch.reading);
-	if (fetch.handouts != NIL)
-	{
-		write_down(&fetch, DatumGetInt64(batch.value));
-		emit_all(&fetch, DatumGetInt64(batch.value));
-	}
+	write_down(&fetch);
 	return idem_leave_rows(call);
 }

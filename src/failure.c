@@ -91,23 +91,39 @@ find_among(List *deliveries, Datum id, Failure *failure)
 	return failure->event != NULL;
 }
 
+/* What of the log is out in the window that the position stands in, up to a number */
+static List *
+out_in_window(LogReader *reader, const Subscription *subscription, const Position *position,
+			  int64 upto)
+{
+	LogWindow	window = position_window(subscription, position);
+	LogLimits	limits = {
+		.after = position->pos, .upto = upto, .events = INT_MAX / 2, .bytes = PG_INT64_MAX,
+		.examine = INT_MAX
+	};
+	List	   *events = NIL;
+
+	(void) log_read(reader, &window, &limits, log_take_copy, &events);
+	return events;
+}
+
 /* What of the log a slot has handed out, and was not parked meanwhile */
 static List *
 handed_out(IdemCall *call, const Subscription *subscription, const Position *position)
 {
-	LogWindow	window = position_window(subscription, position);
-	LogLimits	limits = {
-		.after = position->pos, .upto = position->upto, .events = INT_MAX / 2,
-		.bytes = PG_INT64_MAX, .examine = INT_MAX
-	};
+	Position	beyond = position_beyond(position);
 	LogReader  *reader;
 	List	   *deliveries;
 	ListCell   *cell;
 
-	if (position->upto <= position->pos || window.hi == NULL)
+	if (!position_has_out(position))
 		return NIL;
 	reader = log_reader_open(call);
-	deliveries = log_read(reader, &window, &limits).events;
+	if (position->next.seen == NULL)
+		deliveries = out_in_window(reader, subscription, position, position->upto);
+	else
+		deliveries = list_concat(out_in_window(reader, subscription, position, PG_INT64_MAX),
+								 out_in_window(reader, subscription, &beyond, position->upto));
 	log_reader_close(reader);
 	foreach(cell, deliveries)
 		((Delivery *) lfirst(cell))->attempt = position->deliveries;

@@ -37,7 +37,7 @@
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
-#include "lib/stringinfo.h"
+#include "libpq/pqformat.h"
 #include "utils/fmgrprotos.h"
 #include "utils/xid8.h"
 #include "utils/inval.h"
@@ -45,9 +45,6 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-
-/* One event in so many is followed by a mark */
-#define EVENTS_A_MARK 1024
 
 static IdemTable outbox = {
 	"idem_outbox", EVENT_NATTS,
@@ -164,23 +161,27 @@ log_slice_name(const char *table, int slice)
 
 /* ---------- snapshots ---------- */
 
-/* By way of their text: the type's inside is the server's own affair */
+/*
+ * By way of what clients send and are sent in binary: the type's inside is the
+ * server's own affair, and its text would take longer than a position's row.
+ */
 LogSnapshot *
 log_snapshot_read(Datum snapshot)
 {
-	char	   *text = DatumGetCString(DirectFunctionCall1(pg_snapshot_out, snapshot));
+	bytea	   *sent = DatumGetByteaPP(DirectFunctionCall1(pg_snapshot_send, snapshot));
+	StringInfoData message = {
+		.data = VARDATA_ANY(sent),
+		.len = VARSIZE_ANY_EXHDR(sent)
+	};
 	LogSnapshot *result = palloc(sizeof(LogSnapshot));
-	char	   *at;
-	int			room = 1;
 
-	for (at = text; *at != '\0'; at++)
-		room += *at == ',';
-	result->xip = palloc(sizeof(uint64) * room);
-	result->nxip = 0;
-	result->xmin = strtoull(text, &at, 10);
-	result->xmax = strtoull(at + 1, &at, 10);
-	while (*at != '\0' && at[1] != '\0')
-		result->xip[result->nxip++] = strtoull(at + 1, &at, 10);
+	result->nxip = (int) pq_getmsgint(&message, 4);
+	result->xmin = (uint64) pq_getmsgint64(&message);
+	result->xmax = (uint64) pq_getmsgint64(&message);
+	result->xip = palloc(sizeof(uint64) * Max(result->nxip, 1));
+	for (int i = 0; i < result->nxip; i++)
+		result->xip[i] = (uint64) pq_getmsgint64(&message);
+	pfree(sent);
 	return result;
 }
 
@@ -205,13 +206,15 @@ log_snapshot_free(LogSnapshot *snapshot)
 Datum
 log_snapshot_write(const LogSnapshot *snapshot)
 {
-	StringInfoData text;
+	StringInfoData message;
 
-	initStringInfo(&text);
-	appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", snapshot->xmin, snapshot->xmax);
+	initStringInfo(&message);
+	pq_sendint32(&message, snapshot->nxip);
+	pq_sendint64(&message, snapshot->xmin);
+	pq_sendint64(&message, snapshot->xmax);
 	for (int i = 0; i < snapshot->nxip; i++)
-		appendStringInfo(&text, "%s" UINT64_FORMAT, i == 0 ? "" : ",", snapshot->xip[i]);
-	return DirectFunctionCall1(pg_snapshot_in, CStringGetDatum(text.data));
+		pq_sendint64(&message, snapshot->xip[i]);
+	return DirectFunctionCall1(pg_snapshot_recv, PointerGetDatum(&message));
 }
 
 static bool
@@ -348,7 +351,7 @@ log_append(FunctionCallInfo fcinfo, NullableDatum *row)
 	row[EVENT_SLICE - 1] = IDEM_VALUE(Int16GetDatum((int16) slice));
 	idem_append_to(fcinfo, &outbox, log_slice_name(outbox.table, slice), row);
 	wait_note_event();
-	if (seq % EVENTS_A_MARK == 0)
+	if (seq % LOG_EVENTS_A_MARK == 0)
 		log_leave_mark(fcinfo, seq, slice);
 }
 

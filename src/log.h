@@ -18,6 +18,12 @@
  */
 #define LOG_SLOTS 64
 
+/*
+ * One event in so many is followed by a mark, where a reader may stop: dense
+ * enough for a batch of a hundred, rare enough to cost an event next to nothing.
+ */
+#define LOG_EVENTS_A_MARK 128
+
 /* Columns of idem_outbox */
 enum
 {

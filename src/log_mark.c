@@ -23,7 +23,7 @@
 #include "utils/snapmgr.h"
 
 /* Of marks behind a point, look at no more than so many that do not follow it */
-#define MARKS_A_LOOK 16
+#define MARKS_A_LOOK 64
 
 /* Columns of idem_outbox_mark */
 enum

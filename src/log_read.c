@@ -14,16 +14,19 @@
  * than one with a thousand: as soon as the wanted number is there and the next
  * entry lies behind it, the rest of that transaction is skipped; so is what
  * lies before the beginning.
+ *
+ * Candidates come in runs, ascending, one or some of each of the log's slots, so
+ * that to merge the runs is the shortest way to put them in order.  Who takes the
+ * events is given them as they lie in the log: thousands of copies would take as
+ * much time again as the reading, most of it for fresh memory.
  *-------------------------------------------------------------------------
  */
 #include "log_read.h"
 
-#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "lib/binaryheap.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
@@ -46,7 +49,7 @@ enum
 #define XIDS_A_JUMP 64
 
 /* Entries are collected so many at a time: each collecting begins anew */
-#define LEAST_WANTED 256
+#define LEAST_WANTED 1024
 #define MOST_WANTED 10001
 
 /* An entry of the index that belongs to the window */
@@ -54,7 +57,7 @@ typedef struct Candidate
 {
 	int64		seq;
 	ItemPointerData tid;
-	int			slice;
+	int16		slice;
 } Candidate;
 
 struct LogReader
@@ -70,8 +73,11 @@ struct LogReader
 	int64		after;			/* entries up to here are done */
 	int64		upto;			/* and those behind here are not asked for */
 	int			wanted;
-	binaryheap *nearest;		/* of those in the pool; the greatest seq on top */
+	int64		farthest;		/* as things stand, those behind here are not wanted */
 	Candidate  *pool;
+	Candidate  *spare;			/* of the same size */
+	int			npool;
+	int			room;			/* until it is settled */
 };
 
 
@@ -134,52 +140,91 @@ log_reader_close(LogReader *reader)
 
 /* ---------- entries ---------- */
 
-/* The greatest first */
-static int
-compare_candidates(Datum a, Datum b, void *arg pg_attribute_unused())
+/* Where the ascending run ends that begins here */
+static Candidate *
+end_of_run(Candidate *at, const Candidate *end)
 {
-	int64		x = ((Candidate *) DatumGetPointer(a))->seq;
-	int64		y = ((Candidate *) DatumGetPointer(b))->seq;
-
-	return x < y ? -1 : x > y ? 1 : 0;
+	if (at < end)
+		at++;
+	while (at < end && at[-1].seq <= at->seq)
+		at++;
+	return at;
 }
 
-static bool
-is_full(const LogReader *reader)
+/* Merge a run and the one behind it */
+static void
+merge(const Candidate *a, const Candidate *b, const Candidate *end, Candidate *into)
 {
-	return reader->nearest->bh_size >= reader->wanted;
+	const Candidate *middle = b;
+
+	while (a < middle && b < end)
+		*into++ = a->seq <= b->seq ? *a++ : *b++;
+	while (a < middle)
+		*into++ = *a++;
+	while (b < end)
+		*into++ = *b++;
 }
 
-static int64
-farthest(LogReader *reader)
+/*
+ * Put the pool in order, by merging neighbours until one run is left: it is made
+ * of a few long runs, one or some of each of the log's slots.
+ */
+static void
+sort_pool(LogReader *reader)
 {
-	return ((Candidate *) DatumGetPointer(binaryheap_first(reader->nearest)))->seq;
+	int			runs;
+
+	do
+	{
+		Candidate  *end = reader->pool + reader->npool;
+		Candidate  *into = reader->spare;
+		Candidate  *at = reader->pool;
+
+		for (runs = 0; at < end; runs++)
+		{
+			Candidate  *middle = end_of_run(at, end);
+			Candidate  *next = end_of_run(middle, end);
+
+			merge(at, middle, next, into);
+			into += next - at;
+			at = next;
+		}
+		into = reader->pool;
+		reader->pool = reader->spare;
+		reader->spare = into;
+	} while (runs > 1);
+}
+
+/* Put the pool in order; of more than are wanted, the nearest stay */
+static void
+settle(LogReader *reader)
+{
+	sort_pool(reader);
+	if (reader->npool < reader->wanted)
+		return;
+	reader->npool = reader->wanted;
+	reader->farthest = reader->pool[reader->wanted - 1].seq;
 }
 
 /* Does this entry, and all behind it of its transaction, lie too far away? */
 static bool
-is_too_far(LogReader *reader, int64 seq)
+is_too_far(const LogReader *reader, int64 seq)
 {
-	return seq > reader->upto || (is_full(reader) && seq > farthest(reader));
+	return seq > reader->farthest;
 }
 
-/* Keep an entry, in place of the farthest if there are enough */
+/*
+ * Keep an entry.  The pool is settled when it has as many as are wanted, which
+ * tells how far is too far, and from then on when it has twice as many.
+ */
 static void
 keep(LogReader *reader, int n, ItemPointer tid, int64 seq)
 {
-	Candidate  *candidate;
-
-	if (is_full(reader))
-		candidate = (Candidate *) DatumGetPointer(binaryheap_first(reader->nearest));
-	else
-		candidate = &reader->pool[reader->nearest->bh_size];
-	candidate->seq = seq;
-	candidate->tid = *tid;
-	candidate->slice = n;
-	if (is_full(reader))
-		binaryheap_replace_first(reader->nearest, PointerGetDatum(candidate));
-	else
-		binaryheap_add(reader->nearest, PointerGetDatum(candidate));
+	reader->pool[reader->npool++] = (Candidate) {seq, *tid, n};
+	if (reader->npool < reader->room)
+		return;
+	settle(reader);
+	reader->room = 2 * reader->wanted;
 }
 
 static int64
@@ -294,13 +339,13 @@ collect_slot(LogReader *reader, int n, int log_slot)
 	collect_range(reader, n, log_slot, from, window->hi->xmax);
 }
 
-/* The nearest entries of the window, ascending; how many, into *ncandidates */
-static Candidate **
-collect(LogReader *reader, int *ncandidates)
+/* The nearest entries of the window, ascending, into the pool */
+static void
+collect(LogReader *reader)
 {
-	Candidate **candidates;
-
-	binaryheap_reset(reader->nearest);
+	reader->npool = 0;
+	reader->room = reader->wanted;
+	reader->farthest = reader->upto;
 	for (int n = reader->first; n <= reader->last; n++)
 	{
 		/* asked each time: the first event may just have been committed there */
@@ -309,131 +354,129 @@ collect(LogReader *reader, int *ncandidates)
 		for (int slot = reader->window->slot; slot < LOG_SLOTS; slot += reader->window->slots)
 			collect_slot(reader, n, slot);
 	}
-	*ncandidates = reader->nearest->bh_size;
-	candidates = palloc(sizeof(Candidate *) * Max(*ncandidates, 1));
-	for (int i = *ncandidates - 1; i >= 0; i--)
-		candidates[i] = (Candidate *) DatumGetPointer(binaryheap_remove_first(reader->nearest));
-	return candidates;
+	settle(reader);
 }
 
 
 /* ---------- rows ---------- */
 
-/* The types that are wanted, by the row in the slot */
+/* Is the event of one of the types that are wanted? */
 static bool
-is_wanted(const LogWindow *window, TupleTableSlot *slot)
+is_wanted(const LogWindow *window, const LogEvent *event)
 {
-	bool		isnull;
 	ListCell   *cell;
 
 	foreach(cell, window->types)
 	{
-		if (idem_same_text(PointerGetDatum(lfirst(cell)), slot_getattr(slot, EVENT_TYPE, &isnull)))
+		if (idem_same_text(PointerGetDatum(lfirst(cell)), event->columns[EVENT_TYPE - 1].value))
 			return true;
 	}
 	return window->types == NIL;
 }
 
-/* How many bytes the event's own data has */
-static int64
-bytes_of(const LogEvent *event)
+/* The event in the slot, as it lies there */
+static void
+read_event(TupleTableSlot *slot, LogEvent *event)
 {
-	int64		bytes = 0;
-
-	for (int attnum = EVENT_TENANT_ID; attnum <= EVENT_HEADERS; attnum++)
-	{
-		if (!event->columns[attnum - 1].isnull)
-			bytes += VARSIZE_ANY(DatumGetPointer(event->columns[attnum - 1].value));
-	}
-	return bytes;
-}
-
-/*
- * A copy of the event in the slot, in one piece: there may be thousands.  What
- * lies out of line is brought in, since its slice may be emptied.
- */
-static LogEvent *
-copy_event(TupleTableSlot *slot)
-{
-	LogEvent	here;
-	LogEvent   *event;
-	char	   *room;
-
 	slot_getsomeattrs(slot, EVENT_SEQ);
 	for (int i = 0; i < EVENT_SEQ; i++)
-		here.columns[i] = (NullableDatum) {slot->tts_values[i], slot->tts_isnull[i]};
+		event->columns[i] = (NullableDatum) {slot->tts_values[i], slot->tts_isnull[i]};
+	event->seq = DatumGetInt64(event->columns[EVENT_SEQ - 1].value);
+}
+
+/* What lies out of line is brought in, since its slice may be emptied; and all is counted */
+static void
+bring_in(LogEvent *event)
+{
+	event->bytes = 0;
 	for (int i = EVENT_TENANT_ID - 1; i < EVENT_HEADERS; i++)
 	{
-		if (!here.columns[i].isnull)
-			here.columns[i].value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(here.columns[i].value));
-	}
+		struct varlena *data = (struct varlena *) DatumGetPointer(event->columns[i].value);
 
-	/* each begins where any type may */
-	event = palloc(sizeof(LogEvent) + UUID_LEN + bytes_of(&here) + EVENT_SEQ * MAXIMUM_ALIGNOF);
-	*event = here;
-	event->seq = DatumGetInt64(here.columns[EVENT_SEQ - 1].value);
-	event->parked = false;
-	room = (char *) event + MAXALIGN(sizeof(LogEvent));
+		if (event->columns[i].isnull)
+			continue;
+		if (VARATT_IS_EXTERNAL(data) || VARATT_IS_COMPRESSED(data))
+		{
+			data = pg_detoast_datum_packed(data);
+			event->columns[i].value = PointerGetDatum(data);
+		}
+		event->bytes += VARSIZE_ANY(data);
+	}
+}
+
+/* A copy in one piece of memory: there may be thousands */
+LogEvent *
+log_event_copy(const LogEvent *event)
+{
+	/* each column begins where any type may */
+	LogEvent   *copy = palloc(sizeof(LogEvent) + UUID_LEN + event->bytes + EVENT_SEQ * MAXIMUM_ALIGNOF);
+	char	   *room = (char *) copy + MAXALIGN(sizeof(LogEvent));
+
+	*copy = *event;
 	for (int i = EVENT_ID - 1; i < EVENT_HEADERS; i++)
 	{
-		char	   *data = DatumGetPointer(here.columns[i].value);
-		Size		size = i == EVENT_ID - 1 ? UUID_LEN : here.columns[i].isnull ? 0 : VARSIZE_ANY(data);
+		char	   *data = DatumGetPointer(event->columns[i].value);
+		Size		size = i == EVENT_ID - 1 ? UUID_LEN : event->columns[i].isnull ? 0 : VARSIZE_ANY(data);
 
 		memcpy(room, data, size);
-		event->columns[i].value = PointerGetDatum(room);
+		copy->columns[i].value = PointerGetDatum(room);
 		room += MAXALIGN(size);
 	}
-	return event;
+	return copy;
+}
+
+void
+log_take_copy(void *taker, LogEvent *event)
+{
+	List	  **events = taker;
+
+	*events = lappend(*events, log_event_copy(event));
 }
 
 /*
- * The event of an entry; NULL if it was never committed, or is not wanted.  An
+ * The event of an entry; false if it was never committed, or is not wanted.  An
  * entry may outlive its row, and its place be given to another.  Rows are
  * fetched as the index scan would do it, which keeps the last page in hand.
  */
-static LogEvent *
-fetch(LogReader *reader, const Candidate *candidate)
+static bool
+fetch(LogReader *reader, const Candidate *candidate, LogEvent *event)
 {
 	LogTable   *slice = &reader->slices[candidate->slice];
 	ItemPointerData tid = candidate->tid;
-	LogEvent   *event = NULL;
 	bool		again = false;
-	bool		isnull;
 
 	if (!table_index_fetch_tuple(slice->scan->xs_heapfetch, &tid, reader->snapshot, slice->slot,
 								 &again, NULL))
-		return NULL;
-	if (DatumGetInt64(slot_getattr(slice->slot, EVENT_SEQ, &isnull)) == candidate->seq &&
-		is_wanted(reader->window, slice->slot))
-		event = copy_event(slice->slot);
-	return event;
+		return false;
+	read_event(slice->slot, event);
+	if (event->seq != candidate->seq || !is_wanted(reader->window, event))
+		return false;
+	bring_in(event);
+	return true;
 }
 
-/* Add the rows of some entries to a batch; false: there is no room for more */
+/* Take the rows of the entries into a batch; false: there is no room for more */
 static bool
-add_rows(LogReader *reader, const LogLimits *limits, Candidate **candidates, int ncandidates,
-		 LogBatch *batch)
+take_rows(LogReader *reader, const LogLimits *limits, LogTake take, void *taker, LogBatch *batch)
 {
-	for (int i = 0; i < ncandidates; i++)
+	for (int i = 0; i < reader->npool; i++)
 	{
-		LogEvent   *event;
+		LogEvent	event = {.attempt = 0};
 
 		CHECK_FOR_INTERRUPTS();
-		if (list_length(batch->events) >= limits->events)
+		if (batch->events >= limits->events)
 			return false;
-		event = fetch(reader, candidates[i]);
-		if (event != NULL)
+		if (fetch(reader, &reader->pool[i], &event))
 		{
-			int64		bytes = bytes_of(event);
-
-			batch->full = batch->bytes + bytes > limits->bytes &&
-				(batch->events != NIL || !limits->one_at_least);
+			batch->full = batch->bytes + event.bytes > limits->bytes &&
+				(batch->events > 0 || !limits->one_at_least);
 			if (batch->full)
 				return false;
-			batch->events = lappend(batch->events, event);
-			batch->bytes += bytes;
+			take(taker, &event);
+			batch->events++;
+			batch->bytes += event.bytes;
 		}
-		batch->upto = candidates[i]->seq;
+		batch->upto = reader->pool[i].seq;
 		batch->examined++;
 	}
 	return true;
@@ -444,9 +487,9 @@ add_rows(LogReader *reader, const LogLimits *limits, Candidate **candidates, int
  * what was committed is taken here, and so is later than the window.
  */
 LogBatch
-log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
+log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits, LogTake take, void *taker)
 {
-	LogBatch	batch = {NIL, 0, limits->after, 0, false, false};
+	LogBatch	batch = {.upto = limits->after};
 	bool		room;
 
 	reader->window = window;
@@ -454,24 +497,26 @@ log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits)
 	reader->upto = limits->upto;
 	reader->wanted = Min(Max(limits->events, LEAST_WANTED) + 1, MOST_WANTED);
 	reader->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	reader->nearest = binaryheap_allocate(reader->wanted, compare_candidates, NULL);
-	reader->pool = palloc(sizeof(Candidate) * reader->wanted);
+	reader->pool = palloc(sizeof(Candidate) * 2 * reader->wanted);
+	reader->spare = palloc(sizeof(Candidate) * 2 * reader->wanted);
 
 	do
 	{
-		int			ncandidates;
-		Candidate **candidates = collect(reader, &ncandidates);
-
-		room = add_rows(reader, limits, candidates, ncandidates, &batch);
-		batch.more = !room || ncandidates == reader->wanted;
+		collect(reader);
+		room = take_rows(reader, limits, take, taker, &batch);
+		batch.more = !room || reader->npool == reader->wanted;
 		reader->after = batch.upto;
-		pfree(candidates);
 	} while (batch.more && room && batch.examined < limits->examine);
 
 	pfree(reader->pool);
-	binaryheap_free(reader->nearest);
+	pfree(reader->spare);
 	UnregisterSnapshot(reader->snapshot);
 	return batch;
+}
+
+static void
+take_nothing(void *taker pg_attribute_unused(), LogEvent *event pg_attribute_unused())
+{
 }
 
 bool
@@ -483,8 +528,8 @@ log_slice_has(LogReader *reader, int slice, const LogWindow *window, int64 after
 	LogBatch	batch;
 
 	reader->first = reader->last = slice;
-	batch = log_read(reader, window, &limits);
+	batch = log_read(reader, window, &limits, take_nothing, NULL);
 	reader->first = 0;
 	reader->last = LOG_SLICES - 1;
-	return batch.events != NIL;
+	return batch.events > 0;
 }

@@ -33,19 +33,32 @@ typedef struct LogLimits
 	int			examine;		/* look at about so many that are not wanted */
 } LogLimits;
 
-/* An event, with all that it points to in one piece of memory */
+/* An event */
 typedef struct LogEvent
 {
-	NullableDatum columns[EVENT_SEQ];	/* up to seq */
+	NullableDatum columns[EVENT_SEQ];	/* up to seq; nothing lies out of line */
 	int64		seq;
+	int64		bytes;			/* of its own data */
 	int32		attempt;		/* for who hands it out: how often it was */
-	bool		parked;			/* and where it was found */
+	bool		parked;			/* and where it was found: */
+	bool		beyond;			/* in the window after that which was begun with */
 } LogEvent;
 
-/* Events in the order of seq */
+/*
+ * Whoever is given the events, one after the other in the order of seq.  An event
+ * is there, with what it points to, until the next one; who keeps it copies it.
+ */
+typedef void (*LogTake) (void *taker, LogEvent *event);
+
+extern LogEvent *log_event_copy(const LogEvent *event);
+
+/* Takes them into a List of copies */
+extern void log_take_copy(void *taker, LogEvent *event);
+
+/* What a reading came to */
 typedef struct LogBatch
 {
-	List	   *events;			/* of LogEvent */
+	int			events;
 	int64		bytes;
 	int64		upto;			/* all up to here have been looked at */
 	int			examined;
@@ -57,7 +70,8 @@ typedef struct LogBatch
 typedef struct LogReader LogReader;
 
 extern LogReader *log_reader_open(IdemCall *call);
-extern LogBatch log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits);
+extern LogBatch log_read(LogReader *reader, const LogWindow *window, const LogLimits *limits,
+						 LogTake take, void *taker);
 extern void log_reader_close(LogReader *reader);
 
 /* Has one slice a committed event of the window, behind a number? */

@@ -105,6 +105,8 @@ equality_of(Oid type)
 			return F_BYTEAEQ;
 		case INT2OID:
 			return F_INT2EQ;
+		case INT8OID:
+			return F_INT8EQ;
 		case BOOLOID:
 			return F_BOOLEQ;
 		case XID8OID:

@@ -25,6 +25,7 @@
 	"id, tenant_id, aggregatetype, aggregateid, type, payload, headers, created_at, seq, attempts"
 
 static const IdemIndex parked_by_key = {"idem_parked_event", "idem_parked_event_key", EVENT_SEQ};
+static const IdemIndex parked_by_batch = {"idem_parked_event", "idem_parked_event_batch", EVENT_SEQ};
 static const IdemIndex dead_by_seq = {"idem_dead_event", "idem_dead_event_pkey", EVENT_SEQ};
 
 /* Which of these numbers were parked or given up before */
@@ -135,6 +136,7 @@ deliveries_of_result(IdemCall *call, uint64 n)
 		delivery->seq = DatumGetInt64(delivery->columns[EVENT_SEQ - 1].value);
 		delivery->attempt = DatumGetInt32(idem_result(call, row, EVENT_SEQ + 1).value) + 1;
 		delivery->parked = true;
+		delivery->beyond = false;
 		deliveries = lappend(deliveries, delivery);
 	}
 	return deliveries;
@@ -322,12 +324,11 @@ promote(IdemCall *call, const Subscription *subscription)
 void
 parked_acknowledge(IdemCall *call, const Subscription *subscription, int64 batch)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(subscription->name),
-		IDEM_VALUE(Int64GetDatum(batch))
-	};
+	Datum		keys[] = {subscription->name, Int64GetDatum(batch)};
 
-	if (idem_run(call, &delete_batch, args) > 0)
+	if (idem_look(call, &parked_by_batch, keys, lengthof(keys), IDEM_SIGHT_BARE) == NULL)
+		return;
+	if (idem_run(call, &delete_batch, (NullableDatum[]) {IDEM_VALUE(keys[0]), IDEM_VALUE(keys[1])}) > 0)
 		promote(call, subscription);
 }
 

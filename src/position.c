@@ -11,19 +11,26 @@
  * Who writes holds the slot's name until the transaction ends.  The unique gen
  * stands behind it: two cannot take the same step.
  *
+ * What is handed out begins in the window that is open, and ends there or in the
+ * next one: a batch that could not go on where its window ends would often be a
+ * handful of events, for the same effort as a full one.
+ *
  * Snapshots are of one cluster.  A position that came from another one, by a
  * restore, is as good as none: all that the log holds comes again.  Twice is
  * what consumers are ready for, silence is not.
  *-------------------------------------------------------------------------
  */
 #include "subscription.h"
+#include "direct.h"
 #include "ring.h"
 
 #include "access/relscan.h"
 #include "access/skey.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
@@ -31,19 +38,23 @@
 /* Columns of idem_position */
 enum
 {
-	SUBSCRIPTION = 1, SLOT, GEN, SIDE, CLUSTER, LO, LO_SEQ, HI, HI_SEQ, POS, UPTO, BATCH,
-	PARTS, WORKER, LEASE_UNTIL, DELIVERIES, CAP, ACKED, AT, NATTS = AT
+	SUBSCRIPTION = 1, SLOT, GEN, SIDE, CLUSTER, LO, LO_SEQ, HI, HI_SEQ, NEXT, NEXT_SEQ, POS,
+	UPTO, BATCH, PARTS, WORKER, LEASE_UNTIL, DELIVERIES, CAP, ACKED, AT, NATTS = AT
 };
 
 #define SIDES 2
 
-static IdemQuery insert_position = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_position (subscription, slot, gen, side, cluster, lo, lo_seq,"
-	" hi, hi_seq, pos, upto, batch, parts, worker, lease_until, deliveries, cap, acked, at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
-	TEXTOID, INT4OID, INT8OID, INT2OID, INT8OID, PG_SNAPSHOTOID, INT8OID,
-	PG_SNAPSHOTOID, INT8OID, INT8OID, INT8OID, INT8OID, INT4OID, TEXTOID, TIMESTAMPTZOID,
-	INT4OID, INT4OID, INT8OID, TIMESTAMPTZOID);
+static IdemTable positions = {
+	"idem_position", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_position (subscription, slot, gen, side, cluster,"
+			   " lo, lo_seq, hi, hi_seq, next, next_seq, pos, upto, batch, parts, worker,"
+			   " lease_until, deliveries, cap, acked, at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
+			   " $17, $18, $19, $20, $21)",
+			   TEXTOID, INT4OID, INT8OID, INT2OID, INT8OID, PG_SNAPSHOTOID, INT8OID,
+			   PG_SNAPSHOTOID, INT8OID, PG_SNAPSHOTOID, INT8OID, INT8OID, INT8OID, INT8OID,
+			   INT4OID, TEXTOID, TIMESTAMPTZOID, INT4OID, INT4OID, INT8OID, TIMESTAMPTZOID)
+};
 
 
 /* ---------- slots ---------- */
@@ -115,7 +126,7 @@ position_reader_open(IdemCall *call, const Subscription *subscription)
 	reader->opened = RegisterSnapshot(GetLatestSnapshot());
 	for (int side = 0; side < SIDES; side++)
 		log_table_open(call, &reader->sides[side], log_slice_name("idem_position", side),
-					   psprintf("idem_position_%d_pkey", side), reader->opened, GEN - 1);
+					   psprintf("idem_position_%d_pkey", side), reader->opened, GEN);
 	return reader;
 }
 
@@ -128,16 +139,25 @@ position_reader_close(PositionReader *reader)
 	pfree(reader);
 }
 
+/*
+ * Of some slot of that number, the last gen that this session has seen.  Those
+ * that are older lie before the newest by the page, and a scan takes a page in
+ * as a whole; so it begins here.  It is a hint: where nothing is found, because
+ * the gen was another subscription's, it begins at the beginning.
+ */
+static int64 seen_gens[LOG_SLOTS];
+
 /* Stand at the newest row of a slot on a side, as it is committed now; its gen, 0: none */
 static int64
-newest_on(LogTable *side, const Subscription *subscription, int slot, Snapshot now)
+newest_on(LogTable *side, const Subscription *subscription, int slot, int64 from, Snapshot now)
 {
-	ScanKeyData keys[2];
+	ScanKeyData keys[3];
 	ItemPointer tid;
 	bool		isnull;
 
 	ScanKeyInit(&keys[0], SUBSCRIPTION, BTEqualStrategyNumber, F_TEXTEQ, subscription->name);
 	ScanKeyInit(&keys[1], SLOT, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(slot));
+	ScanKeyInit(&keys[2], GEN, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from));
 	index_rescan(side->scan, keys, lengthof(keys), NULL, 0);
 	while ((tid = index_getnext_tid(side->scan, BackwardScanDirection)) != NULL)
 	{
@@ -163,15 +183,24 @@ nullable(TupleTableSlot *row, int attnum)
 	return (NullableDatum) {row->tts_values[attnum - 1], row->tts_isnull[attnum - 1]};
 }
 
+/* A snapshot and the number in the column behind it; NULL: none */
+static LogPoint
+point(TupleTableSlot *row, int attnum)
+{
+	LogPoint	point = {NULL, int64_or(row, attnum + 1, 0)};
+
+	if (!row->tts_isnull[attnum - 1])
+		point.seen = log_snapshot_read(row->tts_values[attnum - 1]);
+	return point;
+}
+
 /* What a row of this cluster says */
 static void
 read_row(TupleTableSlot *row, Position *position)
 {
-	position->lo.seen = log_snapshot_read(row->tts_values[LO - 1]);
-	position->lo.seq = int64_or(row, LO_SEQ, 0);
-	if (!row->tts_isnull[HI - 1])
-		position->hi.seen = log_snapshot_read(row->tts_values[HI - 1]);
-	position->hi.seq = int64_or(row, HI_SEQ, 0);
+	position->lo = point(row, LO);
+	position->hi = point(row, HI);
+	position->next = point(row, NEXT);
 	position->pos = int64_or(row, POS, 0);
 	position->upto = int64_or(row, UPTO, 0);
 	position->batch = nullable(row, BATCH);
@@ -183,6 +212,21 @@ read_row(TupleTableSlot *row, Position *position)
 	position->cap = row->tts_isnull[CAP - 1] ? 0 : DatumGetInt32(row->tts_values[CAP - 1]);
 }
 
+/* Find the newest row of a slot among those from a gen on */
+static void
+find_newest(PositionReader *reader, Position *position, int64 from, Snapshot now)
+{
+	for (int side = 0; side < SIDES; side++)
+	{
+		int64		gen = newest_on(&reader->sides[side], reader->subscription, position->slot, from, now);
+
+		if (gen <= position->gen)
+			continue;
+		position->gen = gen;
+		position->side = side;
+	}
+}
+
 Position
 position_reader_read(PositionReader *reader, int slot)
 {
@@ -190,15 +234,10 @@ position_reader_read(PositionReader *reader, int slot)
 	Position	position = {.slot = slot, .batch = IDEM_NULL, .worker = IDEM_NULL, .acked = IDEM_NULL};
 	TupleTableSlot *row;
 
-	for (int side = 0; side < SIDES; side++)
-	{
-		int64		gen = newest_on(&reader->sides[side], reader->subscription, slot, now);
-
-		if (gen <= position.gen)
-			continue;
-		position.gen = gen;
-		position.side = side;
-	}
+	find_newest(reader, &position, seen_gens[slot], now);
+	if (position.gen == 0 && seen_gens[slot] > 0)
+		find_newest(reader, &position, 0, now);
+	seen_gens[slot] = position.gen;
 	row = reader->sides[position.side].slot;
 	if (position.gen > 0)
 	{
@@ -246,7 +285,40 @@ position_window(const Subscription *subscription, const Position *position)
 }
 
 
-/* ---------- write ---------- */
+/* ---------- what is handed out ---------- */
+
+bool
+position_has_out(const Position *position)
+{
+	return position->next.seen != NULL || position->upto > position->pos;
+}
+
+Position
+position_beyond(const Position *position)
+{
+	Position	beyond = *position;
+
+	beyond.lo = position->hi;
+	beyond.hi = position->next;
+	beyond.next.seen = NULL;
+	beyond.pos = 0;
+	return beyond;
+}
+
+void
+position_pass(Position *position)
+{
+	if (position->next.seen != NULL)
+		*position = position_beyond(position);
+	position->pos = Max(position->pos, position->upto);
+}
+
+void
+position_keep_back(Position *position)
+{
+	position->next.seen = NULL;
+	position->upto = position->pos;
+}
 
 /* What is handed out is handed out no more */
 void
@@ -254,35 +326,55 @@ position_take_back(Position *position)
 {
 	position->batch = position->worker = IDEM_NULL;
 	position->parts = 0;
+	position->next.seen = NULL;
 	position->upto = 0;
 }
 
+
+/* ---------- write ---------- */
+
+/* Fill the columns of a point */
+static void
+put_point(NullableDatum *row, int attnum, const LogPoint *point)
+{
+	if (point->seen == NULL)
+		return;
+	row[attnum - 1] = IDEM_VALUE(log_snapshot_write(point->seen));
+	row[attnum] = IDEM_VALUE(Int64GetDatum(point->seq));
+}
+
+/* The row goes straight into its side: two of them are written for each batch */
 void
 position_append(IdemCall *call, const Subscription *subscription, Position *position)
 {
-	bool		window = position->hi.seen != NULL;
+	int			side = ring_current(call->house, "position", NULL);
 	bool		out = !position->batch.isnull;
-	NullableDatum args[] = {
-		IDEM_VALUE(subscription->name),
-		IDEM_VALUE(Int32GetDatum(position->slot)),
-		IDEM_VALUE(Int64GetDatum(++position->gen)),
-		IDEM_VALUE(Int16GetDatum(ring_current(call->house, "position", NULL))),
-		IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier())),
-		IDEM_VALUE(log_snapshot_write(position->lo.seen)),
-		IDEM_VALUE(Int64GetDatum(position->lo.seq)),
-		window ? IDEM_VALUE(log_snapshot_write(position->hi.seen)) : IDEM_NULL,
-		window ? IDEM_VALUE(Int64GetDatum(position->hi.seq)) : IDEM_NULL,
-		IDEM_VALUE(Int64GetDatum(position->pos)),
-		out ? IDEM_VALUE(Int64GetDatum(position->upto)) : IDEM_NULL,
-		position->batch,
-		out ? IDEM_VALUE(Int32GetDatum(position->parts)) : IDEM_NULL,
-		position->worker,
-		out ? IDEM_VALUE(TimestampTzGetDatum(position->lease_until)) : IDEM_NULL,
-		IDEM_VALUE(Int32GetDatum(position->deliveries)),
-		position->cap > 0 ? IDEM_VALUE(Int32GetDatum(position->cap)) : IDEM_NULL,
-		position->acked,
-		IDEM_VALUE(TimestampTzGetDatum(call->now))
+	NullableDatum row[NATTS] = {
+		[SUBSCRIPTION - 1] = IDEM_VALUE(subscription->name),
+		[SLOT - 1] = IDEM_VALUE(Int32GetDatum(position->slot)),
+		[GEN - 1] = IDEM_VALUE(Int64GetDatum(++position->gen)),
+		[SIDE - 1] = IDEM_VALUE(Int16GetDatum((int16) side)),
+		[CLUSTER - 1] = IDEM_VALUE(Int64GetDatum((int64) GetSystemIdentifier())),
+		[HI - 1] = IDEM_NULL,
+		[HI_SEQ - 1] = IDEM_NULL,
+		[NEXT - 1] = IDEM_NULL,
+		[NEXT_SEQ - 1] = IDEM_NULL,
+		[POS - 1] = IDEM_VALUE(Int64GetDatum(position->pos)),
+		[UPTO - 1] = {Int64GetDatum(position->upto), !out},
+		[BATCH - 1] = position->batch,
+		[PARTS - 1] = {Int32GetDatum(position->parts), !out},
+		[WORKER - 1] = position->worker,
+		[LEASE_UNTIL - 1] = {TimestampTzGetDatum(position->lease_until), !out},
+		[DELIVERIES - 1] = IDEM_VALUE(Int32GetDatum(position->deliveries)),
+		[CAP - 1] = {Int32GetDatum(position->cap), position->cap == 0},
+		[ACKED - 1] = position->acked,
+		[AT - 1] = IDEM_VALUE(TimestampTzGetDatum(call->now))
 	};
 
-	(void) idem_run(call, &insert_position, args);
+	PreventCommandIfReadOnly(NameStr(call->function->name));
+	put_point(row, LO, &position->lo);
+	put_point(row, HI, &position->hi);
+	put_point(row, NEXT, &position->next);
+	idem_append_to(call->fcinfo, &positions, log_slice_name(positions.table, side), row);
+	CommandCounterIncrement();
 }

@@ -28,6 +28,7 @@ typedef struct Position
 	int			side;			/* where it was found */
 	LogPoint	lo;
 	LogPoint	hi;				/* seen is NULL: no window is open */
+	LogPoint	next;			/* of a batch that reaches into the window after it; or NULL */
 	int64		pos;
 	int64		upto;
 	NullableDatum batch;		/* int8; NULL: nothing is handed out */
@@ -68,6 +69,14 @@ extern Position position_read(IdemCall *call, const Subscription *subscription, 
 extern void position_append(IdemCall *call, const Subscription *subscription, Position *position);
 extern bool position_is_leased(const Position *position, TimestampTz now);
 extern void position_take_back(Position *position);
+
+/* Is anything of the log handed out?  Then it is done; or it is not, it stays for later */
+extern bool position_has_out(const Position *position);
+extern void position_pass(Position *position);
+extern void position_keep_back(Position *position);
+
+/* As if it stood at the beginning of the window that its batch reaches into */
+extern Position position_beyond(const Position *position);
 
 /* The window that the next events of a slot come from */
 extern LogWindow position_window(const Subscription *subscription, const Position *position);

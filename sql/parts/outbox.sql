@@ -51,7 +51,7 @@ CREATE TABLE @extschema@.idem_outbox_mark (
 ) PARTITION BY LIST (slice);
 CREATE INDEX idem_outbox_mark_seq ON @extschema@.idem_outbox_mark (seq);
 COMMENT ON TABLE @extschema@.idem_outbox_mark IS
-'Marks in the log, one in about a thousand events: the snapshot taken when the event numbered seq was written. They only bound how much a reader takes in at once, and mean nothing on another cluster. Emptied together with the slice.';
+'Marks in the log, one in 128 events: the snapshot taken when the event numbered seq was written. They only bound how much a reader takes in at once, and mean nothing on another cluster. Emptied together with the slice.';
 
 CREATE TABLE @extschema@.idem_outbox_mark_0 PARTITION OF @extschema@.idem_outbox_mark FOR VALUES IN (0);
 CREATE TABLE @extschema@.idem_outbox_mark_1 PARTITION OF @extschema@.idem_outbox_mark FOR VALUES IN (1);

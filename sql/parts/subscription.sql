@@ -36,6 +36,8 @@ CREATE TABLE @extschema@.idem_position (
 	lo_seq bigint NOT NULL,
 	hi pg_snapshot,
 	hi_seq bigint,
+	next pg_snapshot,
+	next_seq bigint,
 	pos bigint NOT NULL,
 	upto bigint,
 	batch bigint,
@@ -49,7 +51,7 @@ CREATE TABLE @extschema@.idem_position (
 	PRIMARY KEY (subscription, slot, gen, side)
 ) PARTITION BY LIST (side);
 COMMENT ON TABLE @extschema@.idem_position IS
-'How far a subscription has come in a slot: the row with the greatest gen. Done is what the snapshot lo sees, and what hi sees up to the number pos; handed out in batch, to worker until lease_until, is what follows, up to upto. deliveries counts how often that was handed out; cap bounds it while an event that kills its workers is looked for. acked is the batch before. On another cluster than cluster the snapshots mean nothing, and all is delivered again.';
+'How far a subscription has come in a slot: the row with the greatest gen. Done is what the snapshot lo sees, and what hi sees up to the number pos; handed out in batch, to worker until lease_until, is what follows, up to upto; or, if there is next, all of it and what next sees beyond hi, up to upto. deliveries counts how often that was handed out; cap bounds it while an event that kills its workers is looked for. acked is the batch before. On another cluster than cluster the snapshots mean nothing, and all is delivered again.';
 CREATE TABLE @extschema@.idem_position_0 PARTITION OF @extschema@.idem_position FOR VALUES IN (0);
 CREATE TABLE @extschema@.idem_position_1 PARTITION OF @extschema@.idem_position FOR VALUES IN (1);
 COMMENT ON TABLE @extschema@.idem_position_0 IS 'One side of idem_position.';

@@ -282,6 +282,62 @@ UPDATE idem_parked_event SET next_at = clock_timestamp() WHERE subscription = 'l
 SELECT * FROM pg_temp.fetch('last', 'w1');
 SELECT outcome FROM idem_ack_events('last', pg_temp.batch('last', 'w1'));
 SELECT outcome FROM idem_unsubscribe('last');
+
+--
+-- a batch goes on where its window ends: it is handed out again, halved, acknowledged and fails as a whole
+--
+CREATE FUNCTION pg_temp.far(key text, n int) RETURNS boolean LANGUAGE sql AS $$
+	SELECT idem_publish('sub', 'thing', key, 'thing.far', jsonb_build_object('n', n)) IS NOT NULL $$;
+CREATE FUNCTION pg_temp.reaches() RETURNS boolean LANGUAGE sql AS $$
+	SELECT next IS NOT NULL FROM idem_position WHERE subscription = 'far' ORDER BY gen DESC LIMIT 1 $$;
+SELECT outcome FROM idem_subscribe('far', types => '{thing.far}', slots => 1);
+SELECT pg_temp.far('fa', 1), pg_temp.far('fb', 1), pg_temp.far('fa', 2);
+SELECT events, pg_temp.reaches() FROM pg_temp.fetch('far', 'w1', 2);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w1'));
+SELECT pg_temp.far('fa', 3), pg_temp.far('fb', 2), pg_temp.far('fc', 1);
+SELECT * FROM pg_temp.fetch('far', 'w1', 10, '1 microsecond');
+SELECT pg_temp.reaches();
+SELECT pg_temp.far('fa', 4);
+SELECT * FROM pg_temp.fetch('far', 'w2', 10, '1 microsecond');
+SELECT pg_temp.reaches();
+-- the third time a half of it, of which some is beyond, and then none
+SELECT * FROM pg_temp.fetch('far', 'w3', 10, '1 microsecond');
+SELECT pg_temp.reaches();
+SELECT * FROM pg_temp.fetch('far', 'w4', 10);
+SELECT pg_temp.reaches();
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
+SELECT * FROM pg_temp.fetch('far', 'w4', 10);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
+SELECT * FROM pg_temp.fetch('far', 'w4', 10);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w4'));
+-- taken over in parts, as much as there is room for
+SELECT pg_temp.far('fa', n) FROM generate_series(5, 8) AS n;
+SELECT * FROM pg_temp.fetch('far', 'w1', 2);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w1'));
+SELECT pg_temp.far('fa', n) FROM generate_series(9, 11) AS n;
+SELECT * FROM pg_temp.fetch('far', 'w1', 10, '1 microsecond');
+SELECT * FROM pg_temp.fetch('far', 'w2', 3, '1 microsecond');
+SELECT pg_temp.reaches();
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w2'));
+SELECT * FROM pg_temp.fetch('far', 'w2', 1);
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w2'));
+SELECT pg_temp.far('fb', 3), pg_temp.far('fa', 12);
+-- one fails beyond; then one before, with what follows it beyond; the same worker asks again
+SELECT * FROM pg_temp.fetch('far', 'w1');
+SELECT pg_temp.reaches();
+SELECT pg_temp.batch('far', 'w1') AS batch \gset
+SELECT outcome, attempts FROM idem_retry_event('far', :batch, pg_temp.event('fb', 3), 'odd', '1 hour');
+SELECT * FROM pg_temp.fetch('far', 'w1');
+SELECT pg_temp.reaches();
+SELECT outcome FROM idem_retry_event('far', :batch, pg_temp.event('fa', 11), 'odd', '1 hour');
+SELECT * FROM pg_temp.fetch('far', 'w1');
+SELECT aggregateid, payload ->> 'n' AS n FROM idem_parked_event WHERE subscription = 'far' ORDER BY seq;
+UPDATE idem_parked_event SET next_at = clock_timestamp() WHERE subscription = 'far' AND next_at IS NOT NULL;
+SELECT * FROM pg_temp.fetch('far', 'w1');
+SELECT outcome FROM idem_ack_events('far', pg_temp.batch('far', 'w1'));
+SELECT events_behind, parked, dead, why FROM idem_outbox_lag WHERE subscription = 'far';
+SELECT outcome FROM idem_unsubscribe('far');
+
 -- no more bytes than a batch may have, over all slots
 SELECT outcome FROM idem_subscribe('wide', types => '{thing.wide}', slots => 64);
 SELECT count(idem_publish('sub', 'thing', i::text, 'thing.wide', to_jsonb(repeat('x', 3000000)))) FROM generate_series(1, 5) AS i;
