@@ -133,8 +133,8 @@ claim_entity(Attach *attach, const char *entity)
 	const Machine *machine = machine_find(call->house, entity, &epoch);
 	bool		own;
 
-	if (!idem_hold_name(call, IDEM_NAME_ENTITY, CStringGetTextDatum(""),
-						CStringGetTextDatum(entity), ExclusiveLock, false))
+	if (!idem_await_name(call, IDEM_NAME_ENTITY, CStringGetTextDatum(""),
+						 CStringGetTextDatum(entity), ExclusiveLock))
 		return ENTITY_BUSY;
 	if (machine != NULL && machine->builtin)
 		return ENTITY_OWN;

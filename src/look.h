@@ -124,6 +124,8 @@ extern void idem_unlock_names(IdemCall *call);
  */
 extern bool idem_hold_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
 						   LOCKMODE mode, bool wait);
+extern bool idem_await_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
+							LOCKMODE mode);
 extern bool idem_name_is_held(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key);
 extern void idem_let_name_go(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key,
 							 LOCKMODE mode);

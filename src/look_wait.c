@@ -49,6 +49,24 @@ idem_pause(IdemCall *call, int *pause_ms)
 	return true;
 }
 
+/*
+ * Hold a name until the transaction, or the savepoint, ends.  false: somebody
+ * else held it for as long as a request may wait.  Who is woken by a lock that
+ * its holder released at his end polls as well: others of his may go later.
+ */
+bool
+idem_await_name(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key, LOCKMODE mode)
+{
+	int			pause_ms = 1;
+
+	while (!idem_hold_name(call, kind, tenant_id, key, mode, false))
+	{
+		if (!idem_pause(call, &pause_ms))
+			return false;
+	}
+	return true;
+}
+
 /* Stand in line until a transaction has ended; false: a request's time to wait is over */
 static bool
 outwait(IdemCall *call, TransactionId rival)

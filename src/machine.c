@@ -371,13 +371,8 @@ machine_move(const MachineState *from, const MachineState *to)
 bool
 machine_hold(IdemCall *call, Datum name, LOCKMODE mode)
 {
-	int			pause_ms = 1;
-
-	while (!idem_hold_name(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode, false))
-	{
-		if (!idem_pause(call, &pause_ms))
-			return false;
-	}
+	if (!idem_await_name(call, IDEM_NAME_MACHINE, CStringGetTextDatum(""), name, mode))
+		return false;
 	/* who held them before has committed: hear of it */
 	AcceptInvalidationMessages();
 	return true;

@@ -78,14 +78,7 @@ subscription_look(IdemCall *call, Datum name, IdemSight sight)
 static bool
 hold_subscription(IdemCall *call, Datum name, LOCKMODE mode)
 {
-	int			pause_ms = 1;
-
-	while (!idem_hold_name(call, IDEM_NAME_SUBSCRIPTION, CStringGetTextDatum(""), name, mode, false))
-	{
-		if (!idem_pause(call, &pause_ms))
-			return false;
-	}
-	return true;
+	return idem_await_name(call, IDEM_NAME_SUBSCRIPTION, CStringGetTextDatum(""), name, mode);
 }
 
 void

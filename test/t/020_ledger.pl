@@ -43,9 +43,17 @@ $node->reload;
 
 # ---- what the sessions do ----------------------------------------------------------
 
-# One call after the other: it is planned, made, and its error kept.
+# One call after the other: it is planned, made, and its error kept.  Not by \gexec,
+# after which psql of 17 and 18 no longer knows the SQLSTATE.
 my $call = <<'CALL';
-SELECT * FROM model.plan(:session, :'tenant') \gexec
+SELECT * FROM model.plan(:session, :'tenant') \gset
+\if :{?first}
+:first;
+\endif
+:second;
+\if :{?third}
+:third;
+\endif
 \if :ERROR
 SELECT model.note_error(:'SQLSTATE');
 \endif
