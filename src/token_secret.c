@@ -27,6 +27,7 @@
 #include "token.h"
 
 #include "access.h"
+#include "relation.h"
 
 #include "catalog/pg_type.h"
 #include "utils/fmgrprotos.h"
@@ -154,7 +155,7 @@ load_secrets(const IdemHouse *house)
 	cache.loaded = false;
 	forget_secrets();
 	cache.nspoid = house->nspoid;
-	cache.relid = access_table(house->nspoid, SECRET_TABLE);
+	cache.relid = relation_demand(house, "table", SECRET_TABLE);
 
 	cache.stale = false;		/* before the reading, not after */
 	access_read_table(cache.relid, keep_secret, NULL);
