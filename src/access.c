@@ -19,6 +19,8 @@
  */
 #include "access.h"
 
+#include "relation.h"
+
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -31,7 +33,6 @@
 #include "utils/acl.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -275,23 +276,9 @@ make_hash(AccessCache *cache, const char *name, Size keysize, Size entrysize)
 	return hash_create(name, 32, &info, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 }
 
-/* A table of the extension by name */
-Oid
-access_table(Oid nspoid, const char *name)
-{
-	Oid			relid = get_relname_relid(name, nspoid);
-
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s\" does not exist", name),
-				 errdetail("It belongs to the extension idem.")));
-	return relid;
-}
-
 /* Read the access tables anew */
 static void
-load_cache(AccessCache *cache)
+load_cache(AccessCache *cache, const IdemHouse *house)
 {
 	cache->loaded = false;
 	MemoryContextReset(cache->context);
@@ -302,8 +289,8 @@ load_cache(AccessCache *cache)
 							   IDEM_KEY_BYTES + 1, sizeof(AccessTenant));
 	cache->roles = make_hash(cache, "idem access roles",
 							 NAMEDATALEN, sizeof(AccessRole));
-	cache->capability_relid = access_table(cache->nspoid, "idem_capability");
-	cache->access_relid = access_table(cache->nspoid, "idem_access");
+	cache->capability_relid = relation_demand(house, "table", "idem_capability");
+	cache->access_relid = relation_demand(house, "table", "idem_access");
 
 	cache->stale = false;		/* before the reading, not after */
 	access_read_table(cache->capability_relid, keep_capability, cache);
@@ -375,7 +362,7 @@ access_of(const IdemHouse *house)
 		drop_stale_caches();
 		cache = make_cache(house->nspoid);
 	}
-	load_cache(cache);
+	load_cache(cache, house);
 	return cache;
 }
 

@@ -27,9 +27,6 @@ extern bool access_has(const IdemCall *call, const char *capability);
 extern bool access_knows(const IdemCall *call, const char *capability);
 extern char *access_capabilities(const IdemCall *call);
 
-/* A table of the extension by its name */
-extern Oid	access_table(Oid nspoid, const char *name);
-
 /* Call keep for every row of a small table that is committed now, or is our own */
 typedef void (*AccessKeep) (void *into, TupleTableSlot *slot);
 extern void access_read_table(Oid relid, AccessKeep keep, void *into);

@@ -16,6 +16,7 @@
  */
 #include "access.h"
 #include "look.h"
+#include "relation.h"
 
 #include "access/table.h"
 #include "access/tableam.h"
@@ -160,7 +161,7 @@ demand_current(Oid relid)
 static bool
 lock_access(IdemCall *call)
 {
-	Oid			relid = access_table(call->house->nspoid, "idem_access");
+	Oid			relid = relation_demand(call->house, "table", "idem_access");
 	int			pause_ms = 1;
 
 	while (!ConditionalLockRelationOid(relid, ShareRowExclusiveLock))

@@ -334,21 +334,6 @@ learn_table(Relation table, const IdemTable *expected, const IdemHouse *house)
 	return known;
 }
 
-/* The table of this name in this house */
-static Oid
-table_oid(const IdemHouse *house, const char *name)
-{
-	Oid			oid = relation_oid(house, name);
-
-	if (!OidIsValid(oid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table \"%s\" does not exist in schema %s",
-						name, house->schema),
-				 errdetail("It belongs to the extension idem.")));
-	return oid;
-}
-
 /*
  * Open a table.  Its lock stays, as after any INSERT; getting it may tell that
  * what is known of the table does not hold any more.
@@ -357,7 +342,7 @@ void
 direct_open(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
 			const char *name)
 {
-	Oid			oid = table_oid(house, name);
+	Oid			oid = relation_demand(house, "table", name);
 	TableEntry *entry = hash_search(tables, &oid, HASH_FIND, NULL);
 
 	if (entry != NULL && entry->table->valid)
@@ -368,7 +353,7 @@ direct_open(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
 			return;
 		table_close(open->table, NoLock);
 	}
-	open->table = table_open(table_oid(house, name), RowExclusiveLock);
+	open->table = table_open(relation_demand(house, "table", name), RowExclusiveLock);
 	open->known = learn_table(open->table, expected, house);
 }
 

@@ -45,7 +45,7 @@ extern void idem_append_to(FunctionCallInfo fcinfo, IdemTable *table, const char
  * bigint).  $1 of the statement is the row's ctid, the columns follow as they
  * are listed, and it is RETURNING ctid.
  */
-#define IDEM_MAX_CHANGED 9
+#define IDEM_MAX_CHANGED 13
 #define IDEM_ADDS(attnum) (-(attnum))
 
 typedef struct IdemChange

@@ -59,6 +59,14 @@ static IdemTable entitlements = {
 			   TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, TEXTOID, BOOLOID, TIMESTAMPTZOID)
 };
 
+/* TID scan: nothing can lead it astray */
+static IdemChange store_revoked = {
+	&entitlements, {REVOKED, STATUS, IDEM_ADDS(VERSION)},
+	IDEM_QUERY("UPDATE @schema@.idem_entitlement SET revoked = $2, status = $3, version = version + $4"
+			   " WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, INT8OID, TEXTOID, INT4OID)
+};
+
 /* Columns of the result */
 enum
 {
@@ -167,6 +175,22 @@ insert(IdemCall *call, const Entitlement *entitlement)
 	};
 
 	return idem_insert(call, &entitlements, row);
+}
+
+void
+entitlement_take(IdemCall *call, Entitlement *entitlement, int64 units)
+{
+	Assert(units > 0 && units <= entitlement_remaining(entitlement));
+	entitlement->revoked += units;
+	entitlement->status = entitlement_remaining(entitlement) == 0 ?
+		ENTITLEMENT_REVOKED : ENTITLEMENT_PARTLY_REVOKED;
+	if (!idem_change(call, &store_revoked, &entitlement->tid, (NullableDatum[]) {
+		IDEM_VALUE(Int64GetDatum(entitlement->revoked)),
+		IDEM_TEXT(entitlement_status_names[entitlement->status]),
+		IDEM_VALUE(Int32GetDatum(1))
+	}))
+		elog(ERROR, "locked entitlement \"%s\" could not be updated",
+			 TextDatumGetCString(entitlement->grant_key));
 }
 
 

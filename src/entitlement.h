@@ -60,6 +60,9 @@ extern Entitlement *entitlement_look(IdemCall *call, Datum grant_key, IdemSight 
 /* What of it has not been taken back */
 extern int64 entitlement_remaining(const Entitlement *entitlement);
 
+/* Take units from a locked one, which has them */
+extern void entitlement_take(IdemCall *call, Entitlement *entitlement, int64 units);
+
 /* What refunds of that much of what was paid take of it */
 extern int64 entitlement_due(const Entitlement *entitlement, int64 refunded, int64 paid);
 

@@ -28,11 +28,6 @@ enum
 
 static const IdemIndex revocation_by_no = {"idem_revocation", "idem_revocation_pkey", NATTS};
 
-static IdemQuery store_revoked = IDEM_QUERY(
-	"UPDATE @schema@.idem_entitlement SET revoked = $2, status = $3, version = version + 1"
-	" WHERE ctid = $1",
-	TIDOID, INT8OID, TEXTOID);
-
 static IdemQuery insert_revocation = IDEM_QUERY(
 	"INSERT INTO @schema@.idem_revocation AS mine (tenant_id, grant_key, revoke_no, asked, quantity,"
 	" by_refund, reason, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -62,17 +57,7 @@ typedef struct Revocation
 static void
 take(IdemCall *call, Entitlement *entitlement, const Revocation *revocation, int64 units)
 {
-	Assert(units > 0 && units <= entitlement_remaining(entitlement));
-	entitlement->revoked += units;
-	entitlement->status = entitlement_remaining(entitlement) == 0 ?
-		ENTITLEMENT_REVOKED : ENTITLEMENT_PARTLY_REVOKED;
-	if (idem_run(call, &store_revoked, (NullableDatum[]) {
-		IDEM_VALUE(PointerGetDatum(&entitlement->tid)),
-		IDEM_VALUE(Int64GetDatum(entitlement->revoked)),
-		IDEM_TEXT(entitlement_status_names[entitlement->status])
-	}) != 1)
-		elog(ERROR, "locked entitlement \"%s\" could not be updated",
-			 TextDatumGetCString(entitlement->grant_key));
+	entitlement_take(call, entitlement, units);
 	(void) idem_run(call, &insert_revocation, (NullableDatum[]) {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(entitlement->grant_key),

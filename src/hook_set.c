@@ -14,6 +14,7 @@
 #include "access.h"
 #include "hook.h"
 #include "look.h"
+#include "relation.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -108,7 +109,7 @@ load_hooks(const IdemHouse *house)
 	MemoryContextReset(cache.context);
 	cache.hooks = NIL;
 	cache.nspoid = house->nspoid;
-	cache.relid = access_table(house->nspoid, HOOK_TABLE);
+	cache.relid = relation_demand(house, "table", HOOK_TABLE);
 
 	cache.stale = false;		/* before the reading, not after */
 	access_read_table(cache.relid, keep_hook, &cache.hooks);

@@ -205,6 +205,15 @@ idem_make_no(IdemCall *call)
 	return number;
 }
 
+void
+idem_make_random(void *bytes, int n)
+{
+	if (!pg_strong_random(bytes, n))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+}
+
 /*
  * idem_next_no() -> text
  *

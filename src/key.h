@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * key.h
- *	  Numbers and digests.
+ *	  Numbers, random bytes and digests.
  *-------------------------------------------------------------------------
  */
 #ifndef IDEM_KEY_H
@@ -13,6 +13,9 @@ extern Datum idem_make_no(IdemCall *call);
 
 /* Several at once, for batches: ascending */
 extern void idem_make_nos(IdemCall *call, int count, Datum *numbers);
+
+/* Fill with strong random bytes */
+extern void idem_make_random(void *bytes, int n);
 
 /*
  * fingerprint.c: the digest of a jsonb value, bytea; equal values have equal

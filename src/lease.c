@@ -21,6 +21,7 @@
  * answered "busy" leaves nothing in the holder's way.
  *-------------------------------------------------------------------------
  */
+#include "direct.h"
 #include "look.h"
 
 #include "access/xact.h"
@@ -36,15 +37,20 @@ enum
 
 static const IdemIndex lease_by_name = {"idem_lease", "idem_lease_pkey", NATTS};
 
-static IdemQuery insert_lease = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_lease (tenant_id, name, worker, fence, lease_until, acquired_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-	TEXTOID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+static IdemTable leases = {
+	"idem_lease", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_lease (tenant_id, name, worker, fence, lease_until, acquired_at)"
+			   " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+			   TEXTOID, TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID)
+};
 
-static IdemQuery store_lease = IDEM_QUERY(
-	"UPDATE @schema@.idem_lease SET worker = $2, fence = $3, lease_until = $4, acquired_at = $5"
-	" WHERE ctid = $1",
-	TIDOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID);
+/* TID scan: nothing can lead it astray */
+static IdemChange store_lease = {
+	&leases, {WORKER, FENCE, LEASE_UNTIL, ACQUIRED_AT},
+	IDEM_QUERY("UPDATE @schema@.idem_lease SET worker = $2, fence = $3, lease_until = $4,"
+			   " acquired_at = $5 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID)
+};
 
 /* A lease in memory */
 typedef struct Lease
@@ -106,7 +112,7 @@ look_under_name(IdemCall *call, Datum name, Lease **lease)
 static bool
 insert(IdemCall *call, Lease *lease)
 {
-	NullableDatum args[] = {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(lease->name),
 		lease->worker,
@@ -115,7 +121,7 @@ insert(IdemCall *call, Lease *lease)
 		IDEM_VALUE(TimestampTzGetDatum(lease->acquired_at))
 	};
 
-	return idem_run(call, &insert_lease, args) == 1;
+	return idem_insert(call, &leases, row);
 }
 
 /*
@@ -125,8 +131,7 @@ insert(IdemCall *call, Lease *lease)
 static bool
 store(IdemCall *call, Lease *lease)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&lease->tid)),
+	NullableDatum values[] = {
 		lease->worker,
 		IDEM_VALUE(Int64GetDatum(lease->fence)),
 		IDEM_VALUE(TimestampTzGetDatum(lease->lease_until)),
@@ -136,7 +141,7 @@ store(IdemCall *call, Lease *lease)
 
 	if (row == NULL || !ItemPointerEquals(&row->tid, &lease->tid))
 		return false;
-	if (idem_run(call, &store_lease, args) != 1)
+	if (!idem_change(call, &store_lease, &lease->tid, values))
 		elog(ERROR, "locked lease \"%s\" could not be updated", TextDatumGetCString(lease->name));
 	return true;
 }

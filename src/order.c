@@ -23,6 +23,7 @@
  * name is needed as well, since a payment is created without that lock.
  *-------------------------------------------------------------------------
  */
+#include "direct.h"
 #include "order.h"
 #include "payment.h"
 #include "receipt.h"
@@ -45,19 +46,23 @@ const char *const order_status_names[] = {
 	"pending", "paid", "shipped", "completed", "cancelled", "expired", "refunded"
 };
 
-static IdemQuery insert_order = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_order (tenant_id, order_id, status, amount, currency,"
-	" buyer_id, metadata, created_at, expires_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-	" ON CONFLICT DO NOTHING RETURNING ctid, version",
-	TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, JSONBOID,
-	TIMESTAMPTZOID, TIMESTAMPTZOID);
+static IdemTable orders = {
+	"idem_order", NATTS,
+	IDEM_QUERY("INSERT INTO @schema@.idem_order (tenant_id, order_id, status, version, amount,"
+			   " currency, buyer_id, metadata, created_at, expires_at, refunded_from)"
+			   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+			   " ON CONFLICT DO NOTHING RETURNING ctid",
+			   TEXTOID, TEXTOID, TEXTOID, INT4OID, INT8OID, TEXTOID, TEXTOID, JSONBOID,
+			   TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID)
+};
 
 /* TID scan: nothing can lead it astray */
-static IdemQuery store_order = IDEM_QUERY(
-	"UPDATE @schema@.idem_order SET status = $2, amount = $3, currency = $4,"
-	" refunded_from = $5, version = version + 1 WHERE ctid = $1 RETURNING ctid, version",
-	TIDOID, TEXTOID, INT8OID, TEXTOID, TEXTOID);
+static IdemChange store_order = {
+	&orders, {STATUS, AMOUNT, CURRENCY, REFUNDED_FROM, IDEM_ADDS(VERSION)},
+	IDEM_QUERY("UPDATE @schema@.idem_order SET status = $2, amount = $3, currency = $4,"
+			   " refunded_from = $5, version = version + $6 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, INT8OID, TEXTOID, TEXTOID, INT4OID)
+};
 
 
 /* ---------- rows ---------- */
@@ -177,53 +182,43 @@ order_is_payable(const Order *order, TimestampTz now)
 	return false;
 }
 
-/* Take over where a statement left the row, and its version */
-static void
-note_written(IdemCall *call, Order *order)
-{
-	order->tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
-	order->version = DatumGetInt32(idem_result(call, 0, 2).value);
-}
-
 bool
 order_insert(IdemCall *call, Order *order)
 {
-	NullableDatum args[] = {
+	order->status = ORDER_PENDING;
+	order->version = 1;
+	order->created_at = call->now;
+	order->refunded_from = IDEM_NULL;
+	return idem_insert_at(call, &orders, (NullableDatum[]) {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(order->order_id),
-		IDEM_TEXT(order_status_names[ORDER_PENDING]),
+		IDEM_TEXT(order_status_names[order->status]),
+		IDEM_VALUE(Int32GetDatum(order->version)),
 		IDEM_VALUE(Int64GetDatum(order->amount)),
 		IDEM_VALUE(order->currency),
 		order->buyer_id,
 		order->metadata,
-		IDEM_VALUE(TimestampTzGetDatum(call->now)),
-		order->expires_at
-	};
-
-	if (idem_run(call, &insert_order, args) != 1)
-		return false;
-	order->status = ORDER_PENDING;
-	order->created_at = call->now;
-	order->refunded_from = IDEM_NULL;
-	note_written(call, order);
-	return true;
+		IDEM_VALUE(TimestampTzGetDatum(order->created_at)),
+		order->expires_at,
+		order->refunded_from
+	}, &order->tid);
 }
 
 void
 order_store(IdemCall *call, Order *order)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&order->tid)),
+	NullableDatum values[] = {
 		IDEM_TEXT(order_status_names[order->status]),
 		IDEM_VALUE(Int64GetDatum(order->amount)),
 		IDEM_VALUE(order->currency),
-		order->refunded_from
+		order->refunded_from,
+		IDEM_VALUE(Int32GetDatum(1))
 	};
 
-	if (idem_run(call, &store_order, args) != 1)
+	if (!idem_change(call, &store_order, &order->tid, values))
 		elog(ERROR, "locked order \"%s\" could not be updated",
 			 TextDatumGetCString(order->order_id));
-	note_written(call, order);
+	order->version++;
 }
 
 /* The same, when nothing but the status changes */

@@ -13,6 +13,8 @@
  */
 #include "log.h"
 
+#include "key.h"
+
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "utils/datetime.h"
@@ -40,10 +42,7 @@ random_bytes(uint8 *bytes, int n)
 
 	if (used + n > (int) sizeof(pool))
 	{
-		if (!pg_strong_random(pool, sizeof(pool)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate random values")));
+		idem_make_random(pool, sizeof(pool));
 		used = 0;
 	}
 	memcpy(bytes, pool + used, n);

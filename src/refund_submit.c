@@ -115,8 +115,10 @@ judge_retry(const Refund *refund, const Receipt *receipt)
 
 /* On its way to the channel */
 static const char *
-send_off(IdemCall *call, Refund *refund)
+send_off(IdemCall *call, Drive *drive)
 {
+	Refund	   *refund = drive->refund;
+
 	refund->submitted_at = IDEM_VALUE(TimestampTzGetDatum(call->now));
 	refund->next_check_at = IDEM_VALUE(TimestampTzGetDatum(call->now + REFUND_FIRST_CHECK_US));
 	refund_move(call, refund, REFUND_PROCESSING);
@@ -145,6 +147,18 @@ leave_sent(IdemCall *call, const Drive *drive, const char *outcome)
 	return idem_leave(call, outcome);
 }
 
+/* Say to whoever submits or retries the refund that argument 1 names what came of it */
+static Datum
+drive_on(IdemCall *call, Judge judge, const char *(*go) (IdemCall *call, Drive *drive))
+{
+	Drive		drive;
+	const char *outcome = prepare(call, idem_arg_key(call, 1), judge, &drive);
+
+	if (outcome == NULL)
+		outcome = go(call, &drive);
+	return leave_sent(call, &drive, outcome);
+}
+
 /*
  * idem_submit_refund(tenant_id, refund_no)
  *	 -> (outcome, status, refund_no, payment_no, amount, currency, channel,
@@ -157,13 +171,7 @@ PG_FUNCTION_INFO_V1(idem_submit_refund);
 Datum
 idem_submit_refund(PG_FUNCTION_ARGS)
 {
-	IdemCall   *call = idem_enter(fcinfo);
-	Drive		drive;
-	const char *outcome = prepare(call, idem_arg_key(call, 1), judge_submit, &drive);
-
-	if (outcome == NULL)
-		outcome = send_off(call, drive.refund);
-	return leave_sent(call, &drive, outcome);
+	return drive_on(idem_enter(fcinfo), judge_submit, send_off);
 }
 
 /* With everything locked: take the reserve again where it was freed, and send */
@@ -178,7 +186,7 @@ send_again(IdemCall *call, Drive *drive)
 		return "in_progress";
 	if (!refund_holds_reserve(drive->refund))
 		receipt_reserve(call, drive->receipt, drive->refund->amount);
-	outcome = send_off(call, drive->refund);
+	outcome = send_off(call, drive);
 	if (was_abnormal)
 		anomaly_resolve(call, "refund_abnormal", "refund", drive->refund->refund_no, "retry",
 						IDEM_NULL);
@@ -195,13 +203,7 @@ PG_FUNCTION_INFO_V1(idem_retry_refund);
 Datum
 idem_retry_refund(PG_FUNCTION_ARGS)
 {
-	IdemCall   *call = idem_enter(fcinfo);
-	Drive		drive;
-	const char *outcome = prepare(call, idem_arg_key(call, 1), judge_retry, &drive);
-
-	if (outcome == NULL)
-		outcome = send_again(call, &drive);
-	return leave_sent(call, &drive, outcome);
+	return drive_on(idem_enter(fcinfo), judge_retry, send_again);
 }
 
 

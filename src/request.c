@@ -70,20 +70,17 @@ static IdemTable requests = {
 			   TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, JSONBOID, INT4OID, JSONOID)
 };
 
-/* A row whose key is free again is used for the next request */
-static IdemQuery restart_request = IDEM_QUERY(
-	"UPDATE @schema@.idem_request SET status = 'started', attempt = DEFAULT,"
-	" fingerprint = $2, fingerprint_version = $3, worker = $4, on_expiry = $5,"
-	" first_at = $6, lease_until = $7, expires_at = $8, recovery_point = NULL,"
-	" recovery_state = NULL, response_status = NULL, response = NULL"
-	" WHERE ctid = $1 RETURNING attempt",
-	TIDOID, BYTEAOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-	TIMESTAMPTZOID);
-
-static IdemQuery resume_request = IDEM_QUERY(
-	"UPDATE @schema@.idem_request SET attempt = DEFAULT, worker = $2, lease_until = $3"
-	" WHERE ctid = $1 RETURNING attempt",
-	TIDOID, TEXTOID, TIMESTAMPTZOID);
+/* All but the key; TID scan: nothing can lead it astray */
+static IdemChange store_request = {
+	&requests, {STATUS, ATTEMPT, FINGERPRINT, FINGERPRINT_VERSION, WORKER, ON_EXPIRY, FIRST_AT,
+	LEASE_UNTIL, EXPIRES_AT, RECOVERY_POINT, RECOVERY_STATE, RESPONSE_STATUS, RESPONSE},
+	IDEM_QUERY("UPDATE @schema@.idem_request SET status = $2, attempt = $3, fingerprint = $4,"
+			   " fingerprint_version = $5, worker = $6, on_expiry = $7, first_at = $8,"
+			   " lease_until = $9, expires_at = $10, recovery_point = $11, recovery_state = $12,"
+			   " response_status = $13, response = $14 WHERE ctid = $1 RETURNING ctid",
+			   TIDOID, TEXTOID, INT8OID, BYTEAOID, INT4OID, TEXTOID, TEXTOID, TIMESTAMPTZOID,
+			   TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, JSONBOID, INT4OID, JSONOID)
+};
 
 
 /* ---------- rows ---------- */
@@ -104,7 +101,7 @@ request_of_row(IdemRow *row)
 	request->fingerprint = IDEM_NULLABLE(row, FINGERPRINT);
 	request->fingerprint_version = DatumGetInt32(IDEM_COLUMN(row, FINGERPRINT_VERSION));
 	request->worker = IDEM_NULLABLE(row, WORKER);
-	request->resumable = idem_text_is(IDEM_COLUMN(row, ON_EXPIRY), "resume");
+	request->on_expiry = IDEM_COLUMN(row, ON_EXPIRY);
 	request->first_at = DatumGetTimestampTz(IDEM_COLUMN(row, FIRST_AT));
 	request->lease_until = DatumGetTimestampTz(IDEM_COLUMN(row, LEASE_UNTIL));
 	request->expires_at = DatumGetTimestampTz(IDEM_COLUMN(row, EXPIRES_AT));
@@ -125,6 +122,40 @@ Request *
 request_lock(IdemCall *call, const Datum *keys, const Request *seen)
 {
 	return request_of_row(idem_lock_seen(call, &request_by_key, keys, REQUEST_KEYS, seen->row));
+}
+
+/* The columns after the key, in their order */
+static void
+fill_values(const Request *request, NullableDatum *values)
+{
+	NullableDatum of_request[] = {
+		IDEM_TEXT(request_status_names[request->status]),
+		IDEM_VALUE(Int64GetDatum(request->attempt)),
+		request->fingerprint,
+		IDEM_VALUE(Int32GetDatum(request->fingerprint_version)),
+		request->worker,
+		IDEM_VALUE(request->on_expiry),
+		IDEM_VALUE(TimestampTzGetDatum(request->first_at)),
+		IDEM_VALUE(TimestampTzGetDatum(request->lease_until)),
+		IDEM_VALUE(TimestampTzGetDatum(request->expires_at)),
+		request->recovery_point,
+		request->recovery_state,
+		request->response_status,
+		request->response
+	};
+
+	StaticAssertStmt(lengthof(of_request) == NATTS - REQUEST_KEYS, "a column has no value");
+	memcpy(values, of_request, sizeof(of_request));
+}
+
+void
+request_store(IdemCall *call, Request *request)
+{
+	NullableDatum values[NATTS - REQUEST_KEYS];
+
+	fill_values(request, values);
+	if (!idem_change(call, &store_request, &request->tid, values))
+		elog(ERROR, "a locked request is gone");
 }
 
 void
@@ -157,7 +188,7 @@ typedef struct Begin
 	NullableDatum payload;		/* jsonb */
 	NullableDatum fingerprint;	/* of the payload */
 	NullableDatum worker;
-	const char *on_expiry;
+	Datum		on_expiry;		/* text */
 } Begin;
 
 /* In the order of begin_outcome_names */
@@ -228,7 +259,7 @@ decide(const IdemCall *call, const Begin *begin, const Request *request)
 	demand_same_request(begin, request);
 	if (request->status != REQUEST_STARTED)
 		return BEGIN_REPLAYED;
-	if (request->resumable &&
+	if (idem_text_is(request->on_expiry, "resume") &&
 		(request_lease_is_over(call, request) || is_same_worker(begin, request)))
 		return BEGIN_RESUMED;
 	return request_lease_is_over(call, request) ? BEGIN_UNKNOWN : BEGIN_IN_PROGRESS;
@@ -243,6 +274,12 @@ enum
 	ARG_REQUEST = REQUEST_KEYS, ARG_LEASE, ARG_TTL, ARG_WAIT, ARG_WORKER, ARG_ON_EXPIRY
 };
 
+static int64
+draw_attempt(IdemCall *call)
+{
+	return nextval_internal(relation_demand(call->house, "sequence", ATTEMPT_SEQUENCE), false);
+}
+
 /*
  * A request that nobody has begun, as it is begun now; its spans count from
  * here, not from before a wait.
@@ -253,9 +290,11 @@ new_request(IdemCall *call, const Begin *begin)
 	Request    *request = palloc0(sizeof(Request));
 
 	request->status = REQUEST_STARTED;
+	request->attempt = draw_attempt(call);
 	request->fingerprint = begin->fingerprint;
 	request->fingerprint_version = IDEM_FINGERPRINT_VERSION;
 	request->worker = begin->worker;
+	request->on_expiry = begin->on_expiry;
 	request->first_at = call->now;
 	request->lease_until = DatumGetTimestampTz(request_arg_span(call, ARG_LEASE));
 	request->expires_at = DatumGetTimestampTz(request_arg_span(call, ARG_TTL));
@@ -268,28 +307,14 @@ new_request(IdemCall *call, const Begin *begin)
 
 /* Insert a row; false: it met a raw INSERT */
 static bool
-insert(IdemCall *call, const Begin *begin, Request *request)
+insert(IdemCall *call, const Begin *begin, const Request *request)
 {
-	request->attempt = nextval_internal(relation_demand(call->house, "sequence", ATTEMPT_SEQUENCE),
-										false);
-	return idem_insert(call, &requests, (NullableDatum[]) {
-		IDEM_VALUE(begin->keys[0]),
-		IDEM_VALUE(begin->keys[1]),
-		IDEM_VALUE(begin->keys[2]),
-		IDEM_TEXT(request_status_names[request->status]),
-		IDEM_VALUE(Int64GetDatum(request->attempt)),
-		request->fingerprint,
-		IDEM_VALUE(Int32GetDatum(request->fingerprint_version)),
-		request->worker,
-		IDEM_TEXT(begin->on_expiry),
-		IDEM_VALUE(TimestampTzGetDatum(request->first_at)),
-		IDEM_VALUE(TimestampTzGetDatum(request->lease_until)),
-		IDEM_VALUE(TimestampTzGetDatum(request->expires_at)),
-		request->recovery_point,
-		request->recovery_state,
-		request->response_status,
-		request->response
-	});
+	NullableDatum row[NATTS];
+
+	for (int i = 0; i < REQUEST_KEYS; i++)
+		row[i] = IDEM_VALUE(begin->keys[i]);
+	fill_values(request, row + REQUEST_KEYS);
+	return idem_insert(call, &requests, row);
 }
 
 /* Use a locked row, whose key is free, for a new request, which is returned */
@@ -297,21 +322,9 @@ static Request *
 restart(IdemCall *call, const Begin *begin, const Request *former)
 {
 	Request    *request = new_request(call, begin);
-	ItemPointerData tid = former->tid;
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&tid)),
-		request->fingerprint,
-		IDEM_VALUE(Int32GetDatum(request->fingerprint_version)),
-		request->worker,
-		IDEM_TEXT(begin->on_expiry),
-		IDEM_VALUE(TimestampTzGetDatum(request->first_at)),
-		IDEM_VALUE(TimestampTzGetDatum(request->lease_until)),
-		IDEM_VALUE(TimestampTzGetDatum(request->expires_at))
-	};
 
-	if (idem_run(call, &restart_request, args) != 1)
-		elog(ERROR, "a locked request is gone");
-	request->attempt = DatumGetInt64(idem_result(call, 0, 1).value);
+	request->tid = former->tid;
+	request_store(call, request);
 	return request;
 }
 
@@ -319,17 +332,10 @@ restart(IdemCall *call, const Begin *begin, const Request *former)
 static void
 resume(IdemCall *call, const Begin *begin, Request *request)
 {
-	Datum		lease_until = request_arg_span(call, ARG_LEASE);
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&request->tid)),
-		begin->worker,
-		IDEM_VALUE(lease_until)
-	};
-
-	if (idem_run(call, &resume_request, args) != 1)
-		elog(ERROR, "a locked request is gone");
-	request->attempt = DatumGetInt64(idem_result(call, 0, 1).value);
-	request->lease_until = DatumGetTimestampTz(lease_until);
+	request->attempt = draw_attempt(call);
+	request->worker = begin->worker;
+	request->lease_until = DatumGetTimestampTz(request_arg_span(call, ARG_LEASE));
+	request_store(call, request);
 }
 
 
@@ -500,6 +506,8 @@ show(IdemCall *call, BeginOutcome outcome, const Request *request)
 static void
 read_begin(IdemCall *call, Begin *begin)
 {
+	const char *on_expiry;
+
 	request_arg_keys(call, begin->keys);
 	begin->payload = idem_arg(call, ARG_REQUEST);
 	begin->fingerprint = begin->payload.isnull ? IDEM_NULL :
@@ -508,9 +516,10 @@ read_begin(IdemCall *call, Begin *begin)
 	(void) request_arg_span(call, ARG_TTL);
 	idem_arg_wait(call, ARG_WAIT);
 	begin->worker = idem_arg_optional_key(call, ARG_WORKER);
-	begin->on_expiry = idem_arg_word(call, ARG_ON_EXPIRY);
-	if (strcmp(begin->on_expiry, "resume") != 0 && strcmp(begin->on_expiry, "unknown") != 0)
+	on_expiry = idem_arg_word(call, ARG_ON_EXPIRY);
+	if (strcmp(on_expiry, "resume") != 0 && strcmp(on_expiry, "unknown") != 0)
 		idem_bad_argument(call, ARG_ON_EXPIRY, "It is one of resume, unknown.");
+	begin->on_expiry = CStringGetTextDatum(on_expiry);
 }
 
 /*

@@ -32,7 +32,7 @@ typedef struct Request
 	NullableDatum fingerprint;	/* bytea; NULL: of no request */
 	int32		fingerprint_version;
 	NullableDatum worker;
-	bool		resumable;		/* on_expiry is resume */
+	Datum		on_expiry;		/* text */
 	TimestampTz first_at;
 	TimestampTz lease_until;
 	TimestampTz expires_at;
@@ -53,6 +53,9 @@ extern Request *request_look(IdemCall *call, const Datum *keys, IdemSight sight)
  * gone, or call->busy
  */
 extern Request *request_lock(IdemCall *call, const Datum *keys, const Request *seen);
+
+/* Write back a locked request */
+extern void request_store(IdemCall *call, Request *request);
 
 /* Has the time of its lease come? */
 extern bool request_lease_is_over(const IdemCall *call, const Request *request);

@@ -16,22 +16,7 @@
  */
 #include "request.h"
 
-#include "catalog/pg_type.h"
 #include "utils/fmgrprotos.h"
-
-static IdemQuery checkpoint_request = IDEM_QUERY(
-	"UPDATE @schema@.idem_request SET recovery_point = $2, recovery_state = $3 WHERE ctid = $1",
-	TIDOID, TEXTOID, JSONBOID);
-
-static IdemQuery renew_request = IDEM_QUERY(
-	"UPDATE @schema@.idem_request SET lease_until = $2 WHERE ctid = $1",
-	TIDOID, TIMESTAMPTZOID);
-
-/* Who will only be replayed needs no recovery point any more */
-static IdemQuery finish_request = IDEM_QUERY(
-	"UPDATE @schema@.idem_request SET status = $2, response = $3, response_status = $4,"
-	" recovery_point = NULL, recovery_state = NULL WHERE ctid = $1",
-	TIDOID, TEXTOID, JSONOID, INT4OID);
 
 
 /* ---------- who speaks ---------- */
@@ -117,18 +102,16 @@ same_jsonb(NullableDatum a, NullableDatum b)
 
 /* Write a recovery point to a locked request in work; returns the outcome */
 static const char *
-checkpoint(IdemCall *call, const Request *request, NullableDatum point, NullableDatum state)
+checkpoint(IdemCall *call, Request *request, NullableDatum point, NullableDatum state)
 {
-	ItemPointerData tid = request->tid;
-	NullableDatum args[] = {IDEM_VALUE(PointerGetDatum(&tid)), point, state};
-
 	if (request->status != REQUEST_STARTED)
 		return "refused";
 	if (idem_same_nullable(request->recovery_point, point) &&
 		same_jsonb(request->recovery_state, state))
 		return "duplicate";
-	if (idem_run(call, &checkpoint_request, args) != 1)
-		elog(ERROR, "a locked request is gone");
+	request->recovery_point = point;
+	request->recovery_state = state;
+	request_store(call, request);
 	return "checkpointed";
 }
 
@@ -161,18 +144,11 @@ idem_checkpoint_request(PG_FUNCTION_ARGS)
 static const char *
 renew(IdemCall *call, Request *request)
 {
-	Datum		lease_until;
-	NullableDatum args[2];
-
 	if (request->status != REQUEST_STARTED)
 		return "refused";
 	call->now = GetCurrentTimestamp();
-	lease_until = request_arg_span(call, ARG_LEASE);
-	args[0] = IDEM_VALUE(PointerGetDatum(&request->tid));
-	args[1] = IDEM_VALUE(lease_until);
-	if (idem_run(call, &renew_request, args) != 1)
-		elog(ERROR, "a locked request is gone");
-	request->lease_until = DatumGetTimestampTz(lease_until);
+	request->lease_until = DatumGetTimestampTz(request_arg_span(call, ARG_LEASE));
+	request_store(call, request);
 	return "renewed";
 }
 
@@ -209,20 +185,16 @@ typedef struct Ending
 	NullableDatum response_status;
 } Ending;
 
-/* Write the end of a locked request in work */
+/* Write the end of a locked request in work; who will only be replayed needs no recovery point */
 static void
 finish(IdemCall *call, Request *request, const Ending *ending)
 {
-	NullableDatum args[] = {
-		IDEM_VALUE(PointerGetDatum(&request->tid)),
-		IDEM_TEXT(request_status_names[ending->status]),
-		ending->response,
-		ending->response_status
-	};
-
-	if (idem_run(call, &finish_request, args) != 1)
-		elog(ERROR, "a locked request is gone");
 	request->status = ending->status;
+	request->response = ending->response;
+	request->response_status = ending->response_status;
+	request->recovery_point = IDEM_NULL;
+	request->recovery_state = IDEM_NULL;
+	request_store(call, request);
 }
 
 /* Raise ID001 unless a request that ended so is ended in the same words */

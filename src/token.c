@@ -31,6 +31,7 @@
 #include "token.h"
 
 #include "direct.h"
+#include "key.h"
 
 #include "catalog/pg_type.h"
 #include "port/pg_bswap.h"
@@ -354,10 +355,7 @@ idem_issue_token(PG_FUNCTION_ARGS)
 	bytes[AT_VERSION] = TOKEN_VERSION;
 	memcpy(bytes + AT_SECRET_ID, secret->id, TOKEN_SECRET_ID_BYTES);
 	memcpy(bytes + AT_EXPIRY, &expiry, sizeof(expiry));
-	if (!pg_strong_random(bytes + AT_RANDOM, AT_MAC - AT_RANDOM))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
+	idem_make_random(bytes + AT_RANDOM, AT_MAC - AT_RANDOM);
 	compute_mac(call, scope, secret, bytes, bytes + AT_MAC);
 
 	spell(bytes, chars);

@@ -27,6 +27,8 @@
 #include "token.h"
 
 #include "access.h"
+#include "key.h"
+#include "relation.h"
 
 #include "catalog/pg_type.h"
 #include "utils/fmgrprotos.h"
@@ -154,7 +156,7 @@ load_secrets(const IdemHouse *house)
 	cache.loaded = false;
 	forget_secrets();
 	cache.nspoid = house->nspoid;
-	cache.relid = access_table(house->nspoid, SECRET_TABLE);
+	cache.relid = relation_demand(house, "table", SECRET_TABLE);
 
 	cache.stale = false;		/* before the reading, not after */
 	access_read_table(cache.relid, keep_secret, NULL);
@@ -206,11 +208,8 @@ make_secret(IdemCall *call)
 
 	SET_VARSIZE(id, VARHDRSZ + TOKEN_SECRET_ID_BYTES);
 	SET_VARSIZE(secret, VARHDRSZ + TOKEN_SECRET_BYTES);
-	if (!pg_strong_random(VARDATA(id), TOKEN_SECRET_ID_BYTES) ||
-		!pg_strong_random(VARDATA(secret), TOKEN_SECRET_BYTES))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
+	idem_make_random(VARDATA(id), TOKEN_SECRET_ID_BYTES);
+	idem_make_random(VARDATA(secret), TOKEN_SECRET_BYTES);
 	(void) idem_run(call, &insert_secret, (NullableDatum[]) {
 		IDEM_VALUE(PointerGetDatum(id)),
 		IDEM_VALUE(PointerGetDatum(secret)),

@@ -11,6 +11,23 @@ SELECT outcome FROM idem_request_refund('change_1', 'change-p', 'R1', 30, 'CNY')
 SELECT outcome FROM idem_submit_refund('change_1', 'R1');
 SELECT outcome FROM idem_settle_refund('change_1', 'R1', 'succeeded', 'C1');
 SELECT outcome FROM generate_series(1, 2) n, idem_grant_entitlement('change_1', 'g' || n, 'u', 'coupon', n, campaign => 'spring');
+SELECT attempt FROM idem_begin_request('change_1', 'pay', 'k1', '{"n": 1}') \gset
+SELECT outcome FROM idem_renew_request('change_1', 'pay', 'k1', :attempt, '1 hour');
+SELECT outcome FROM idem_complete_request('change_1', 'pay', 'k1', :attempt, '{"paid": true}', 201);
+SELECT attempt FROM idem_begin_request('change_1', 'pay', 'k2', worker => 'w', on_expiry => 'resume') \gset
+SELECT outcome FROM idem_checkpoint_request('change_1', 'pay', 'k2', :attempt, 'sent', '{"at": 1}');
+SELECT outcome, recovery_point FROM idem_begin_request('change_1', 'pay', 'k2', worker => 'w');
+SELECT attempt FROM idem_begin_request('change_1', 'pay', 'k3', '{"n": 1}') \gset
+SELECT outcome FROM idem_fail_request('change_1', 'pay', 'k3', :attempt);
+SELECT outcome FROM idem_begin_request('change_1', 'pay', 'k3', '{"n": 2}', on_expiry => 'unknown');
+SELECT outcome, fence FROM idem_acquire_lease('change_1', 'nightly', 'w1');
+SELECT outcome FROM idem_renew_lease('change_1', 'nightly', 1, '1 hour');
+SELECT outcome FROM idem_release_lease('change_1', 'nightly', 1);
+SELECT outcome, fence FROM idem_acquire_lease('change_1', 'nightly', 'w2');
+SELECT outcome, status, version FROM idem_create_order('change_1', 'free', 0, 'CNY');
+SELECT outcome FROM idem_ship_order('change_1', 'free');
+SELECT outcome FROM idem_grant_entitlement('change_1', 'g0', 'u', 'coupon', 3, free => true);
+SELECT outcome, remaining FROM idem_revoke_entitlement('change_1', 'g0', 'r1', 1);
 
 --
 -- The statement changes the same
@@ -23,6 +40,10 @@ CREATE TRIGGER nothing AFTER UPDATE ON idem_refund FOR EACH ROW EXECUTE FUNCTION
 CREATE TRIGGER nothing AFTER UPDATE ON idem_notification FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.nothing();
 CREATE TRIGGER nothing BEFORE UPDATE ON idem_campaign FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
 CREATE TRIGGER nothing BEFORE UPDATE ON idem_campaign_user FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
+CREATE TRIGGER nothing BEFORE UPDATE ON idem_request FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
+CREATE TRIGGER nothing BEFORE UPDATE ON idem_lease FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
+CREATE TRIGGER nothing BEFORE UPDATE ON idem_order FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
+CREATE TRIGGER nothing BEFORE UPDATE ON idem_entitlement FOR EACH ROW EXECUTE FUNCTION pg_temp.nothing();
 SELECT outcome FROM idem_set_campaign('change_2', 'spring', 10, 5);
 SELECT outcome FROM idem_create_payment('change_2', 'o', 100, 'CNY', payment_no => 'change-p');
 SELECT outcome FROM idem_submit_payment('change_2', 'change-p', 'alipay');
@@ -32,6 +53,23 @@ SELECT outcome FROM idem_request_refund('change_2', 'change-p', 'R1', 30, 'CNY')
 SELECT outcome FROM idem_submit_refund('change_2', 'R1');
 SELECT outcome FROM idem_settle_refund('change_2', 'R1', 'succeeded', 'C1');
 SELECT outcome FROM generate_series(1, 2) n, idem_grant_entitlement('change_2', 'g' || n, 'u', 'coupon', n, campaign => 'spring');
+SELECT attempt FROM idem_begin_request('change_2', 'pay', 'k1', '{"n": 1}') \gset
+SELECT outcome FROM idem_renew_request('change_2', 'pay', 'k1', :attempt, '1 hour');
+SELECT outcome FROM idem_complete_request('change_2', 'pay', 'k1', :attempt, '{"paid": true}', 201);
+SELECT attempt FROM idem_begin_request('change_2', 'pay', 'k2', worker => 'w', on_expiry => 'resume') \gset
+SELECT outcome FROM idem_checkpoint_request('change_2', 'pay', 'k2', :attempt, 'sent', '{"at": 1}');
+SELECT outcome, recovery_point FROM idem_begin_request('change_2', 'pay', 'k2', worker => 'w');
+SELECT attempt FROM idem_begin_request('change_2', 'pay', 'k3', '{"n": 1}') \gset
+SELECT outcome FROM idem_fail_request('change_2', 'pay', 'k3', :attempt);
+SELECT outcome FROM idem_begin_request('change_2', 'pay', 'k3', '{"n": 2}', on_expiry => 'unknown');
+SELECT outcome, fence FROM idem_acquire_lease('change_2', 'nightly', 'w1');
+SELECT outcome FROM idem_renew_lease('change_2', 'nightly', 1, '1 hour');
+SELECT outcome FROM idem_release_lease('change_2', 'nightly', 1);
+SELECT outcome, fence FROM idem_acquire_lease('change_2', 'nightly', 'w2');
+SELECT outcome, status, version FROM idem_create_order('change_2', 'free', 0, 'CNY');
+SELECT outcome FROM idem_ship_order('change_2', 'free');
+SELECT outcome FROM idem_grant_entitlement('change_2', 'g0', 'u', 'coupon', 3, free => true);
+SELECT outcome, remaining FROM idem_revoke_entitlement('change_2', 'g0', 'r1', 1);
 CREATE VIEW pg_temp.stored AS
 	SELECT tenant_id, 'payment' AS what, to_jsonb(p) - '{created_at,expires_at,submitted_at,next_check_at}'::text[] AS row FROM idem_payment p
 	UNION ALL SELECT tenant_id, 'receipt', to_jsonb(r) - '{receipt_no,created_at}'::text[] FROM idem_receipt r
@@ -39,6 +77,10 @@ CREATE VIEW pg_temp.stored AS
 	UNION ALL SELECT tenant_id, 'notification', to_jsonb(n) - '{received_at,last_hit_at}'::text[] FROM idem_notification n
 	UNION ALL SELECT tenant_id, 'campaign', to_jsonb(c) - '{created_at}'::text[] FROM idem_campaign c
 	UNION ALL SELECT tenant_id, 'campaign_user', to_jsonb(u) FROM idem_campaign_user u
+	UNION ALL SELECT tenant_id, 'request', to_jsonb(q) - '{attempt,first_at,lease_until,expires_at}'::text[] FROM idem_request q
+	UNION ALL SELECT tenant_id, 'lease', to_jsonb(l) - '{lease_until,acquired_at}'::text[] FROM idem_lease l
+	UNION ALL SELECT tenant_id, 'order', to_jsonb(o) - '{created_at}'::text[] FROM idem_order o
+	UNION ALL SELECT tenant_id, 'entitlement', to_jsonb(e) - '{granted_at}'::text[] FROM idem_entitlement e
 	UNION ALL SELECT tenant_id, 'history', to_jsonb(h) - '{event_id,at}'::text[] FROM idem_history h
 	UNION ALL SELECT tenant_id, 'event', payload - '{receipt_no,at}'::text[] FROM idem_outbox;
 SELECT what, count(*), bool_and(EXISTS (SELECT FROM pg_temp.stored d WHERE d.tenant_id = 'change_1' AND d.what = s.what
