@@ -17,8 +17,8 @@
  *
  * Candidates come in runs, ascending, one or some of each of the log's slots, so
  * that to merge the runs is the shortest way to put them in order.  Who takes the
- * events is given them as they lie in the log: thousands of copies would take as
- * much time again as the reading, most of it for fresh memory.
+ * events is given them as they lie in the log: copies of thousands, in memory that
+ * is fresh each time, took a good part of the reading.
  *-------------------------------------------------------------------------
  */
 #include "log_read.h"
