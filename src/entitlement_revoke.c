@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 #include "campaign.h"
+#include "direct.h"
 #include "entitlement.h"
 
 #include "catalog/pg_type.h"
@@ -28,12 +29,21 @@ enum
 
 static const IdemIndex revocation_by_no = {"idem_revocation", "idem_revocation_pkey", NATTS};
 
-static IdemQuery insert_revocation = IDEM_QUERY(
-	"INSERT INTO @schema@.idem_revocation AS mine (tenant_id, grant_key, revoke_no, asked, quantity,"
+#define INSERT_REVOCATION \
+	"INSERT INTO @schema@.idem_revocation AS mine (tenant_id, grant_key, revoke_no, asked, quantity," \
 	" by_refund, reason, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
-	" ON CONFLICT (tenant_id, grant_key, revoke_no)"
+#define REVOCATION_TYPES \
+	TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TIMESTAMPTZOID
+
+static IdemTable revocations = {
+	"idem_revocation", NATTS,
+	IDEM_QUERY(INSERT_REVOCATION " ON CONFLICT DO NOTHING", REVOCATION_TYPES)
+};
+
+static IdemQuery grow_revocation = IDEM_QUERY(
+	INSERT_REVOCATION " ON CONFLICT (tenant_id, grant_key, revoke_no)"
 	" DO UPDATE SET quantity = mine.quantity + excluded.quantity, by_refund = true",
-	TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, BOOLOID, TEXTOID, TIMESTAMPTZOID);
+	REVOCATION_TYPES);
 
 /* Columns of the result */
 enum
@@ -53,12 +63,11 @@ typedef struct Revocation
 
 /* ---------- write ---------- */
 
-/* Take units from a locked entitlement */
+/* Take units from a locked entitlement; a number that is there takes more, which is rare */
 static void
 take(IdemCall *call, Entitlement *entitlement, const Revocation *revocation, int64 units)
 {
-	entitlement_take(call, entitlement, units);
-	(void) idem_run(call, &insert_revocation, (NullableDatum[]) {
+	NullableDatum row[] = {
 		IDEM_VALUE(call->tenant_id),
 		IDEM_VALUE(entitlement->grant_key),
 		IDEM_VALUE(revocation->revoke_no),
@@ -67,7 +76,11 @@ take(IdemCall *call, Entitlement *entitlement, const Revocation *revocation, int
 		IDEM_VALUE(BoolGetDatum(revocation->by_refund)),
 		revocation->reason,
 		IDEM_VALUE(TimestampTzGetDatum(call->now))
-	});
+	};
+
+	entitlement_take(call, entitlement, units);
+	if (!idem_insert(call, &revocations, row))
+		(void) idem_run(call, &grow_revocation, row);
 }
 
 
