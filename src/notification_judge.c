@@ -144,7 +144,8 @@ is_of_money(IdemCall *call, const Notification *said)
 		.channel_refund_no = IDEM_NULL,
 		.amount = IDEM_NULL,
 		.currency = IDEM_NULL,
-		.occurred_at = IDEM_NULL
+		.occurred_at = IDEM_NULL,
+		.result = NULL
 	};
 
 	return refund_find_receipt(call, &fact, IDEM_SIGHT_LATEST) != NULL;
