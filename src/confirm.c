@@ -47,14 +47,20 @@ typedef struct Report
 
 /* ---------- find the trade ---------- */
 
-/* An orphan of this trade that names the same, still unknown payment */
+/*
+ * An orphan of this trade that names the same, still unknown payment: of several,
+ * on several accounts, the one that came first.
+ */
 static Receipt *
 find_orphan(IdemCall *call, const Report *report)
 {
 	Datum		keys[] = {call->tenant_id, report->fact.payment_no};
+	List	   *rows = idem_look_all(call, &receipt_orphans, keys, lengthof(keys),
+									 IDEM_SIGHT_DIRTY);
 	ListCell   *cell;
 
-	foreach(cell, idem_look_all(call, &receipt_orphans, keys, lengthof(keys), IDEM_SIGHT_DIRTY))
+	receipt_sort(rows);
+	foreach(cell, rows)
 	{
 		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
 

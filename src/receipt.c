@@ -512,6 +512,12 @@ compare_rows(const ListCell *a, const ListCell *b)
 												 IDEM_COLUMN(y, RECEIPT_NO)));
 }
 
+void
+receipt_sort(List *rows)
+{
+	list_sort(rows, compare_rows);
+}
+
 List *
 receipt_lock_mismatches(IdemCall *call, Datum order_id, int32 purchase_no)
 {
@@ -521,7 +527,7 @@ receipt_lock_mismatches(IdemCall *call, Datum order_id, int32 purchase_no)
 	ListCell   *cell;
 
 	/* numbers of two backends need not be in the order of arrival */
-	list_sort(rows, compare_rows);
+	receipt_sort(rows);
 	foreach(cell, rows)
 		receipts = lappend(receipts, receipt_of_row((IdemRow *) lfirst(cell)));
 	return receipts;
@@ -535,7 +541,7 @@ receipt_look_mismatch(IdemCall *call, Datum payment_no)
 									 IDEM_SIGHT_LATEST);
 	ListCell   *cell;
 
-	list_sort(rows, compare_rows);
+	receipt_sort(rows);
 	foreach(cell, rows)
 	{
 		Receipt    *receipt = receipt_of_row((IdemRow *) lfirst(cell));
@@ -583,7 +589,7 @@ receipt_lock_orphans(IdemCall *call, Datum payment_no)
 	List	   *receipts = NIL;
 	ListCell   *cell;
 
-	list_sort(rows, compare_rows);
+	receipt_sort(rows);
 	foreach(cell, rows)
 	{
 		Receipt    *receipt = lock_orphan(call, receipt_of_row((IdemRow *) lfirst(cell)));

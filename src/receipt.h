@@ -76,6 +76,7 @@ extern Receipt *receipt_look_mismatch(IdemCall *call, Datum payment_no);
  * Does money wait for a payment of this number?  The dirty look meets whoever
  * is at work on such a receipt, in call->rival.
  */
+extern void receipt_sort(List *rows);	/* of IdemRow, in the order of arrival */
 extern bool receipt_look_orphans(IdemCall *call, Datum payment_no, IdemSight sight);
 
 /* That money, locked, the earliest first; what stays busy is left out */

@@ -485,6 +485,7 @@ DECLARE
 	delayed bigint;
 	difference text;
 	story text;
+	first_story text;
 BEGIN
 	PERFORM model.fill_queue(t);
 	LOOP
@@ -492,6 +493,7 @@ BEGIN
 			SELECT * INTO stuck, difference FROM model.follow_once(t, early);
 			IF stuck IS NULL THEN RETURN NULL; END IF;
 			SELECT model.story(q, difference) INTO story FROM model.queue q WHERE tenant_id = t AND step = stuck;
+			first_story := coalesce(first_story, story);
 			RAISE SQLSTATE 'AGAIN';
 		EXCEPTION WHEN SQLSTATE 'AGAIN' THEN
 			IF stuck <> ALL (early) AND EXISTS (SELECT FROM model.queue WHERE tenant_id = t AND step = stuck AND xid IS NOT NULL) THEN
@@ -506,7 +508,7 @@ BEGIN
 				tried_for := stuck;
 			END IF;
 			delayed := model.one_to_delay(t, stuck, tried);
-			IF delayed IS NULL OR patience = 0 THEN RETURN story; END IF;
+			IF delayed IS NULL OR patience = 0 THEN RETURN concat_ws(E'\nin another order\n', first_story, nullif(story, first_story)); END IF;
 			patience := patience - 1;
 			UPDATE model.queue d SET committed = coalesce(q.committed, q.finished) + interval '1 microsecond' FROM model.queue q
 			WHERE d.tenant_id = t AND d.step = delayed AND q.tenant_id = t AND q.step = stuck;

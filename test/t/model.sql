@@ -809,7 +809,8 @@ BEGIN
 	acc := coalesce(account, p.account);
 	IF acc IS NULL AND p.payment_no IS NULL THEN
 		SELECT m.account INTO acc FROM model.receipts m WHERE m.tenant_id = t AND m.channel = confirm_payment.channel
-			AND m.trade_no = confirm_payment.trade_no AND m.reported_payment_no = confirm_payment.payment_no AND m.disposition = 'orphan';
+			AND m.trade_no = confirm_payment.trade_no AND m.reported_payment_no = confirm_payment.payment_no AND m.disposition = 'orphan'
+		ORDER BY m.created_at, m.receipt_no LIMIT 1;
 	END IF;
 	acc := coalesce(acc, '');
 	SELECT * INTO r FROM model.receipts m WHERE m.tenant_id = t AND m.channel = confirm_payment.channel AND m.trade_no = confirm_payment.trade_no
