@@ -79,13 +79,19 @@ sub read_file
 	return $text;
 }
 
+# The exit status of what ended last, as a shell tells it: a signal is no success.
+sub exit_status
+{
+	return $? & 127 ? 128 + ($? & 127) : $? >> 8;
+}
+
 # run_program(COMMAND...): (exit status, standard output, standard error)
 sub run_program
 {
 	my (@command) = @_;
 	my ($out, $err) = ('', '');
 	IPC::Run::run(\@command, '<', \undef, '>', \$out, '2>', \$err);
-	return ($? >> 8, $out, $err);
+	return (exit_status(), $out, $err);
 }
 
 # The same in two steps, for programs that run beside each other.  Those that
@@ -108,7 +114,7 @@ sub end_program
 	@programs = grep { $_ != $program } @programs;
 	IPC::Run::finish($program->{run});
 	note($program->{err}) if $?;
-	return $? >> 8;
+	return exit_status();
 }
 
 # kill_program(PROGRAM): with SIGKILL, as an accident would.

@@ -13,8 +13,8 @@ use Test::More;
 my $broker_program = '/usr/lib/rabbitmq/bin/rabbitmq-server';
 my $python = '/usr/bin/python3';
 plan skip_all => 'rabbitmq-server is not installed' unless -x $broker_program;
-plan skip_all => 'python3-pika and python3-psycopg2 are not installed'
-  if (run_program($python, '-c', 'import pika, psycopg2'))[0];
+plan skip_all => 'python3-pika (1.0 or later) and python3-psycopg2 are not installed'
+  if (run_program($python, '-c', 'import pika, psycopg2; assert int(pika.__version__.split(".")[0]) >= 1'))[0];
 
 my $rounds = $ENV{IDEM_ROUNDS} || 20;
 srand($ENV{IDEM_SEED} || 1);

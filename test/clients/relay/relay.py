@@ -103,6 +103,8 @@ def run(subscription, worker):
 
 
 def main():
+    if int(pika.__version__.split(".")[0]) < 1:
+        sys.exit("pika 1.0 or later is needed: before, nothing is raised when the broker refuses a message")
     subscription, worker = sys.argv[1:]
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
