@@ -27,7 +27,7 @@ use IdemTest;
 use Test::More;
 
 my $seed = $ENV{IDEM_SEED} || 1;
-my $rounds = $ENV{IDEM_ROUNDS} || 20;
+my $rounds = $ENV{IDEM_ROUNDS} || 8;
 my $steps = $ENV{IDEM_STEPS} || 100;
 my $fault = $ENV{IDEM_FAULT} || 'some';
 my $number_of_sessions = 8;

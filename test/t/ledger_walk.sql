@@ -566,10 +566,11 @@ CREATE FUNCTION model.unlike_books(t text) RETURNS text LANGUAGE sql AS $$
 			'SELECT campaign, total, per_user, model.standing(tenant_id, campaign) AS granted FROM model.campaigns WHERE tenant_id = %L'),
 		model.unlike_table(t, 'campaign of', 'campaign, user_id', since, 'SELECT campaign, user_id, granted FROM idem_campaign_user WHERE tenant_id = %L',
 			'SELECT campaign, user_id, sum(model.remaining(e)) AS granted FROM model.entitlements e WHERE tenant_id = %L AND campaign IS NOT NULL GROUP BY 1, 2'),
-		-- what came, in words, is another test's
+		-- what came, in words, is another test's; and where a call may stand before or after its payment was
+		-- made, only the order of what it noted would tell
 		model.unlike_table(t, 'anomaly', 'anomaly_no', since,
-			'SELECT tenant_id, anomaly_no, kind, entity, key, status, version, hits, order_id, actor, opened_at, last_hit_at, resolution, reason, resolved_by, resolved_at FROM idem_anomaly WHERE tenant_id = %L',
-			'SELECT tenant_id, anomaly_no, kind, entity, key, status, version, hits, order_id, actor, opened_at, last_hit_at, resolution, reason, resolved_by, resolved_at FROM model.anomalies WHERE tenant_id = %L'),
+			'SELECT tenant_id, anomaly_no, kind, entity, key, status, version, hits, actor, opened_at, last_hit_at, resolution, reason, resolved_by, resolved_at FROM idem_anomaly WHERE tenant_id = %L',
+			'SELECT tenant_id, anomaly_no, kind, entity, key, status, version, hits, actor, opened_at, last_hit_at, resolution, reason, resolved_by, resolved_at FROM model.anomalies WHERE tenant_id = %L'),
 		model.unlike_table(t, 'notification', 'channel, account, notify_id', since, 'SELECT channel, account, notify_id, kind, outcome, ack, hits FROM idem_notification WHERE tenant_id = %L',
 			'SELECT channel, account, notify_id, kind, outcome, ack, hits FROM model.notifications WHERE tenant_id = %L'),
 		model.unlike_events(t)), '')
