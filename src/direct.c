@@ -19,12 +19,13 @@
  * as the executor would call it.
  *
  * Nobody else can hold the unique keys of a row whose names are locked and
- * which was looked for, unless he inserts by SQL of his own.  So the row is
- * inserted, not speculatively as by ON CONFLICT, which costs two locks and a
- * record of WAL more; should an index have the key, or an open transaction's row
- * with it, the row is deleted again and the caller begins again.  Nothing waits
- * here, since names are locked.  Whoever wants the key of a row that was so
- * deleted waits for the end of this transaction, like for any other of its rows.
+ * which was looked for, unless he inserts by SQL of his own.  For him, and where
+ * no name was locked, the row is inserted speculatively, as by ON CONFLICT: should
+ * an index have the key, or an open transaction's row with it, the row is taken
+ * back and the caller begins again.  Nothing waits here, since names may be locked.
+ * A row that is deleted instead would be spared two locks and a record of WAL; but
+ * until this transaction ends it looks to others as if it might come, and two that
+ * lost against a third then wait for each other.
  *
  * Rows bear the current command id: what the transaction does next sees them,
  * the statement that fired a trigger does not, as with SPI.
@@ -53,13 +54,13 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
 
 typedef struct TableEntry
 {
@@ -487,14 +488,18 @@ direct_insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
 
 /* Insert, unless a unique key is there */
 static bool
-insert_or_take_back(const OpenTable *open)
+insert_speculatively(const OpenTable *open)
 {
-	table_tuple_insert(open->table, open->slot, GetCurrentCommandId(true), 0, NULL);
-	if (direct_insert_into_indexes(open, UNIQUE_CHECK_PARTIAL))
-		return true;
-	CommandCounterIncrement();
-	simple_table_tuple_delete(open->table, &open->slot->tts_tid, GetActiveSnapshot());
-	return false;
+	TransactionId xid = GetCurrentTransactionId();
+	uint32		token = SpeculativeInsertionLockAcquire(xid);
+	bool		inserted;
+
+	table_tuple_insert_speculative(open->table, open->slot, GetCurrentCommandId(true), 0, NULL,
+								   token);
+	inserted = direct_insert_into_indexes(open, UNIQUE_CHECK_PARTIAL);
+	table_tuple_complete_speculative(open->table, open->slot, token, inserted);
+	SpeculativeInsertionLockRelease(xid);
+	return inserted;
 }
 
 HeapTuple
@@ -563,7 +568,7 @@ idem_insert_at(IdemCall *call, IdemTable *table, const NullableDatum *row, ItemP
 			*tid = *(ItemPointer) DatumGetPointer(idem_result(call, 0, 1).value);
 		return inserted;
 	}
-	inserted = insert_or_take_back(&open);
+	inserted = insert_speculatively(&open);
 	if (inserted)
 		fire_after_insert(&open);
 	if (tid != NULL)

@@ -23,7 +23,7 @@ my $owner = $node->safe_psql('postgres', 'SELECT current_user');
 # roles, triggers and indexes, change settings.  mighty does that for mallory,
 # who makes every call of the API.  (A new script that fails for want of rights
 # belongs here.)
-my %helped = map { $_ => 1 } qw(errors machine define outbox direct key order payment_life receipt lease verify stuck brake dispute notification subscription inbox);
+my %helped = map { $_ => 1 } qw(errors machine define outbox direct direct_change key order payment_life receipt lease verify stuck brake dispute notification subscription inbox);
 
 # In these a superuser is the subject: who gives rights to roles, who drops the
 # extension (its owner), who owns the tables that are attached.  The calls between are
