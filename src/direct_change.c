@@ -74,7 +74,7 @@ add(Oid type, Datum *value, Datum amount)
 static bool
 set_column(Version *version, int attnum, Oid type, NullableDatum value)
 {
-	int			column = Abs(attnum) - 1;
+	int			column = abs(attnum) - 1;
 
 	if (attnum < 0)
 		return !value.isnull && !version->nulls[column] &&
