@@ -72,6 +72,17 @@ def fetch(cursor, subscription, worker):
     return [dict(zip(names, row)) for row in cursor.fetchall()]
 
 
+class Busy(Exception):
+    """An open transaction stands in the way, and did not end within idem.wait."""
+
+
+def say(cursor, statement, arguments):
+    """What became of the batch or of an event in it; nothing, if somebody is at it."""
+    cursor.execute(statement, arguments)
+    if cursor.fetchone()[0] == "in_progress":
+        raise Busy(statement)
+
+
 def relay_batch(cursor, broker, subscription, events):
     """Publish in order.  A message that the broker refuses holds up its own key only."""
     failed = set()
@@ -83,9 +94,9 @@ def relay_batch(cursor, broker, subscription, events):
             broker.publish(event)
         except (pika.exceptions.UnroutableError, pika.exceptions.NackError) as error:
             failed.add(key)
-            cursor.execute("SELECT outcome FROM idem_retry_event(%s, %s, %s, %s)",
-                           (subscription, event["batch"], event["id"], str(error)))
-    cursor.execute("SELECT outcome FROM idem_ack_events(%s, %s)", (subscription, events[0]["batch"]))
+            say(cursor, "SELECT outcome FROM idem_retry_event(%s, %s, %s, %s)",
+                (subscription, event["batch"], event["id"], str(error)))
+    say(cursor, "SELECT outcome FROM idem_ack_events(%s, %s)", (subscription, events[0]["batch"]))
 
 
 def run(subscription, worker):
@@ -111,7 +122,7 @@ def main():
     while not stopping:
         try:
             run(subscription, worker)
-        except (psycopg2.Error, pika.exceptions.AMQPError, OSError) as error:
+        except (Busy, psycopg2.Error, pika.exceptions.AMQPError, OSError) as error:
             # what was handed out comes again when its lease is over
             print(f"{worker}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             time.sleep(PAUSE_S)
