@@ -126,6 +126,26 @@ sub effects
 	return $status ? undef : $count;
 }
 
+# the server's checkpointer, which a crash replaces; empty while the server is away
+sub checkpointer
+{
+	my ($status, $pid) = run_program('psql', '-XAtqc', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
+	chomp $pid;
+	return $status ? '' : $pid;
+}
+
+# Kill a backend that works for somebody, and wait until the server has noticed: one
+# that waits for the disk dies only after that, and the writers of before die with it.
+sub kill_backend
+{
+	my $before = checkpointer();
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'psql' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1");
+
+	return unless $pid && kill('KILL', $pid);
+	until_true('the server is back', sub { my $now = checkpointer(); $now && $now ne $before });
+	return;
+}
+
 my %killed;
 for my $round (1 .. $rounds)
 {
@@ -138,9 +158,7 @@ for my $round (1 .. $rounds)
 	$killed{$victim}++;
 	if ($victim eq 'backend')
 	{
-		my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1");
-		kill 'KILL', $pid if $pid;
-		until_true('the server is back', sub { defined effects() });
+		kill_backend();
 		again('writers');
 	}
 	elsif ($victim eq 'server')
