@@ -118,21 +118,19 @@ sub again
 	return;
 }
 
-# how many rows the ledger has; undef while the server is away
-sub effects
+# what the server answers; undef while it is away
+sub ask
 {
-	my ($status, $count) = run_program('psql', '-XAtqc', 'SELECT count(*) FROM ledger');
-	chomp $count;
-	return $status ? undef : $count;
+	my ($sql) = @_;
+	my ($status, $answer) = run_program('psql', '-XAtqc', $sql);
+	chomp $answer;
+	return $status ? undef : $answer;
 }
 
-# the server's checkpointer, which a crash replaces; empty while the server is away
-sub checkpointer
-{
-	my ($status, $pid) = run_program('psql', '-XAtqc', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
-	chomp $pid;
-	return $status ? '' : $pid;
-}
+sub effects { return ask('SELECT count(*) FROM ledger') }
+
+# a crash replaces it
+sub checkpointer { return ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'") }
 
 # Kill a backend that works for somebody, and wait until the server has noticed: one
 # that waits for the disk dies only after that, and the writers of before die with it.
