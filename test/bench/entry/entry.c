@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -599,6 +600,19 @@ prepare(int nhandlers)
 	}
 }
 
+/* A connection takes up to three files, and 1,024 are what many systems give */
+static void
+allow_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		die("getrlimit: %s", strerror(errno));
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+		die("setrlimit: %s", strerror(errno));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -620,6 +634,7 @@ main(int argc, char **argv)
 	if (chain == NULL || ndrivers < 1 || nhandlers < ndrivers || seconds <= 0)
 		die("nothing to do");
 
+	allow_files();
 	prepare(nhandlers);
 	drivers = malloc(sizeof(Driver) * ndrivers);
 	pthread_barrier_init(&all_warm, NULL, ndrivers);
