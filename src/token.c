@@ -55,7 +55,7 @@ enum
 #define MESSAGE_BYTES (AT_MAC + 2 * (2 + IDEM_KEY_BYTES))
 
 /* Of the expiry, the upper ones */
-#define DIGEST_TIME_BYTES 5
+#define DIGEST_TIME_BYTES 6
 
 /* Columns of idem_token_used */
 enum
@@ -180,7 +180,7 @@ digest_time(TimestampTz expiry, uint8 *bytes)
 
 /*
  * What is stored of a token: the upper bytes of its expiry, which change every
- * 17 seconds, and then of its MAC, which no other token has, as many as find
+ * 66 milliseconds, and then of its MAC, which no other token has, as many as find
  * room.  Tokens that are used at one time so share pages of the index, where the
  * MAC alone would dirty a page for each; but they do not all want the same page.
  * Without the random bytes nobody can make the token of it.
@@ -255,10 +255,7 @@ token_oldest_digest(TimestampTz now)
 static bool
 is_forgotten(const Token *token, TimestampTz now)
 {
-	uint8		bound[DIGEST_TIME_BYTES];
-
-	digest_time(now - TOKEN_LIFE_HOURS * USECS_PER_HOUR, bound);
-	return memcmp(VARDATA_ANY(DatumGetByteaPP(token->digest)), bound, DIGEST_TIME_BYTES) < 0;
+	return DatumGetBool(DirectFunctionCall2(bytealt, token->digest, token_oldest_digest(now)));
 }
 
 /*

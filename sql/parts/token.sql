@@ -16,7 +16,7 @@ COMMENT ON DOMAIN @extschema@.idem_token_secret_bytes IS 'A secret: 32 random by
 
 CREATE DOMAIN @extschema@.idem_token_digest AS bytea
 	CHECK (octet_length(VALUE) = 32);
-COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The upper 5 of the 8 bytes of a token''s expiry, and the first 27 of the 32 bytes of its MAC.';
+COMMENT ON DOMAIN @extschema@.idem_token_digest IS 'The upper 6 of the 8 bytes of a token''s expiry, and the first 26 of the 32 bytes of its MAC.';
 
 CREATE TABLE @extschema@.idem_token_secret (
 	secret_id @extschema@.idem_token_secret_id NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE @extschema@.idem_token_used (
 	PRIMARY KEY (digest, tenant_id)
 );
 COMMENT ON TABLE @extschema@.idem_token_used IS
-'Tokens that were consumed, and the payment that each led to; payment_no NULL: consumed by idem_consume_token. repurchase and asked_payment_no are the consuming call''s. digest begins with the token''s expiry: the upper five of its eight bytes, in microseconds since 2000-01-01 UTC, which are steps of 17 seconds. From 24 hours after that the row says nothing that the token does not, and may be deleted.';
+'Tokens that were consumed, and the payment that each led to; payment_no NULL: consumed by idem_consume_token. repurchase and asked_payment_no are the consuming call''s. digest begins with the token''s expiry: the upper six of its eight bytes, in microseconds since 2000-01-01 UTC, which are steps of 66 milliseconds. From 24 hours after that the row says nothing that the token does not, and may be deleted.';
 
 CREATE FUNCTION @extschema@.idem_issue_token(
 	tenant_id text,

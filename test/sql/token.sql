@@ -10,7 +10,7 @@ CREATE FUNCTION token_of(bytes bytea) RETURNS text LANGUAGE sql AS $$
 $$;
 -- what is stored of one
 CREATE FUNCTION digest_of(token text) RETURNS bytea LANGUAGE sql AS $$
-	SELECT substring(bytes_of(token), 10, 5) || substring(bytes_of(token), 34, 27)
+	SELECT substring(bytes_of(token), 10, 6) || substring(bytes_of(token), 34, 26)
 $$;
 CREATE FUNCTION hmac_of(key bytea, message bytea) RETURNS bytea LANGUAGE plpgsql AS $$
 DECLARE
