@@ -9,7 +9,7 @@
  * with it, as long as there is nothing else that the executor would do.  The
  * danger is to pass over something that a user has added: a trigger, a rule, a
  * check, an index of another kind.  Where there is anything of that, where the
- * table has not the columns that we know, or where triggers do not fire as
+ * table is no heap or has not the columns that we know, or where triggers do not fire as
  * usual (session_replication_role), the row goes through the statement, with
  * the same values.  What is known of a table is kept until the table or one of
  * its indexes changes.
@@ -37,9 +37,9 @@
 #include "relation.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
@@ -70,6 +70,7 @@ typedef struct TableEntry
 
 static HTAB *tables = NULL;
 static uint64 doubts = 0;		/* counts invalidations */
+static List *domains = NIL;		/* of CheckedDomain */
 
 
 /* ---------- may a row go straight in? ---------- */
@@ -127,6 +128,31 @@ read_triggers(KnownTable *known, Relation table, const IdemHouse *house)
 	}
 }
 
+/*
+ * A domain's checks as this backend has compiled them, once for all columns of
+ * that type.  domain_check itself hears when the domain changes.
+ */
+static CheckedDomain *
+checked_domain(Oid type)
+{
+	MemoryContext old;
+	CheckedDomain *domain;
+	ListCell   *cell;
+
+	foreach(cell, domains)
+	{
+		domain = lfirst(cell);
+		if (domain->type == type)
+			return domain;
+	}
+	old = MemoryContextSwitchTo(CacheMemoryContext);
+	domain = palloc0(sizeof(CheckedDomain));
+	domain->type = type;
+	domains = lappend(domains, domain);
+	MemoryContextSwitchTo(old);
+	return domain;
+}
+
 /* Keep what columns ask for; false: they are not those that we know */
 static bool
 read_columns(KnownTable *known, Relation table, const IdemTable *expected)
@@ -146,7 +172,7 @@ read_columns(KnownTable *known, Relation table, const IdemTable *expected)
 			return false;
 		known->notnull[i] = column->attnotnull;
 		if (column->atttypid != expected->insert.argtypes[i])
-			known->domains[known->ndomains++] = (KnownDomain) {i, column->atttypid, NULL};
+			known->domains[known->ndomains++] = (KnownDomain) {i, checked_domain(column->atttypid)};
 	}
 	return true;
 }
@@ -256,6 +282,7 @@ static void
 read_table(KnownTable *known, Relation table, const IdemTable *expected, const IdemHouse *house)
 {
 	known->plain = known->changeable = table->rd_rel->relkind == RELKIND_RELATION &&
+		table->rd_rel->relam == HEAP_TABLE_AM_OID &&
 		table->rd_rules == NULL &&
 		read_columns(known, table, expected) &&
 		read_checks(known, table) &&
@@ -384,14 +411,15 @@ takes_row(const OpenTable *open, const NullableDatum *row)
 void
 direct_check_domains(const OpenTable *open, const Datum *values, const bool *nulls)
 {
-	KnownTable *known = open->known;
+	const KnownTable *known = open->known;
 
 	for (int i = 0; i < known->ndomains; i++)
 	{
-		KnownDomain *domain = &known->domains[i];
+		int			column = known->domains[i].column;
+		CheckedDomain *domain = known->domains[i].domain;
 
-		domain_check(values[domain->column], nulls[domain->column], domain->type,
-					 &domain->compiled, known->context);
+		domain_check(values[column], nulls[column], domain->type, &domain->compiled,
+					 CacheMemoryContext);
 	}
 }
 
@@ -486,18 +514,38 @@ direct_insert_into_indexes(const OpenTable *open, IndexUniqueCheck unique)
 	return true;
 }
 
+/*
+ * Form the row in the slot, with the token of a speculative insertion or none, 0,
+ * and put it into the heap.  The table's access method would form it twice, since
+ * the slot keeps the columns for the indexes.
+ */
+static void
+insert_into_heap(OpenTable *open, uint32 token)
+{
+	TupleTableSlot *slot = open->slot;
+
+	open->tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
+	open->tuple->t_tableOid = slot->tts_tableOid = RelationGetRelid(open->table);
+	if (token != 0)
+		HeapTupleHeaderSetSpeculativeToken(open->tuple->t_data, token);
+	heap_insert(open->table, open->tuple, GetCurrentCommandId(true),
+				token != 0 ? HEAP_INSERT_SPECULATIVE : 0, NULL);
+	slot->tts_tid = open->tuple->t_self;
+}
+
 /* Insert, unless a unique key is there */
 static bool
-insert_speculatively(const OpenTable *open)
+insert_speculatively(OpenTable *open)
 {
 	TransactionId xid = GetCurrentTransactionId();
-	uint32		token = SpeculativeInsertionLockAcquire(xid);
 	bool		inserted;
 
-	table_tuple_insert_speculative(open->table, open->slot, GetCurrentCommandId(true), 0, NULL,
-								   token);
+	insert_into_heap(open, SpeculativeInsertionLockAcquire(xid));
 	inserted = direct_insert_into_indexes(open, UNIQUE_CHECK_PARTIAL);
-	table_tuple_complete_speculative(open->table, open->slot, token, inserted);
+	if (inserted)
+		heap_finish_speculative(open->table, &open->tuple->t_self);
+	else
+		heap_abort_speculative(open->table, &open->tuple->t_self);
 	SpeculativeInsertionLockRelease(xid);
 	return inserted;
 }
@@ -522,13 +570,12 @@ fire_after_insert(OpenTable *open)
 {
 	TriggerData data = {
 		.tg_event = TRIGGER_EVENT_INSERT | TRIGGER_EVENT_AFTER,
-		.tg_trigslot = open->slot,
+		.tg_trigtuple = open->tuple,
+		.tg_trigslot = open->slot
 	};
 
-	if (open->known->after_insert.trigger == NULL)
-		return;
-	data.tg_trigtuple = ExecCopySlotHeapTuple(open->slot);
-	(void) direct_fire(open, &open->known->after_insert, &data);
+	if (open->known->after_insert.trigger != NULL)
+		(void) direct_fire(open, &open->known->after_insert, &data);
 }
 
 /* Open a table for a row; false: it must go through the statement, and nothing is open */
@@ -611,7 +658,7 @@ idem_append_to(FunctionCallInfo fcinfo, IdemTable *table, const char *name,
 		append_by_statement(fcinfo, table, row);
 		return;
 	}
-	table_tuple_insert(open.table, open.slot, GetCurrentCommandId(true), 0, NULL);
+	insert_into_heap(&open, 0);
 	(void) direct_insert_into_indexes(&open, UNIQUE_CHECK_YES);
 	close_after_row(&open);
 }

@@ -24,12 +24,18 @@ typedef struct KnownIndex
 	ExprState  *predicate;		/* NULL: the index has every row */
 } KnownIndex;
 
+/* A domain, and its checks */
+typedef struct CheckedDomain
+{
+	Oid			type;
+	void	   *compiled;		/* by domain_check */
+} CheckedDomain;
+
 /* A column's type, where that is a domain */
 typedef struct KnownDomain
 {
 	int			column;			/* from 0 */
-	Oid			type;
-	void	   *compiled;		/* by domain_check */
+	CheckedDomain *domain;
 } KnownDomain;
 
 /* The guard, where it is fired by us; trigger NULL: it is not */
@@ -66,6 +72,7 @@ typedef struct OpenTable
 	KnownTable *known;
 	Relation	table;
 	TupleTableSlot *slot;		/* the row as it is to be stored */
+	HeapTuple	tuple;			/* of one that was inserted */
 } OpenTable;
 
 extern void direct_open(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
