@@ -62,22 +62,21 @@ line_for_transaction(TransactionId xid)
 	return line;
 }
 
-/* All others who stand in a line, the first of them first; to be freed */
-static VirtualTransactionId *
-members(const Line *line, int *n)
+/* Does anybody stand in a line? */
+static bool
+is_line(const Line *line)
 {
-	return GetLockConflicts(&line->tag, ExclusiveLock, n);
+	return LockWaiterCount(&line->tag) > 0;
 }
 
 bool
 line_join(Line *line)
 {
-	int			before;
+	bool		others = is_line(line);
 
-	pfree(members(line, &before));
 	(void) LockAcquire(&line->tag, ShareLock, false, false);
 	line->joined = true;
-	return before > 0;
+	return others;
 }
 
 void
@@ -106,13 +105,20 @@ line_call_for_transaction(void)
 	awaited = true;
 }
 
-/* Wake so many of those who stand in a line, the first of them first */
+/*
+ * Wake so many of those who stand in a line, the first of them first.  Nearly
+ * always there is nobody, and to be told so by the list costs as much as the
+ * server has room for sessions.
+ */
 static void
 call(const Line *line, int most)
 {
 	int			n;
-	VirtualTransactionId *waiting = members(line, &n);
+	VirtualTransactionId *waiting;
 
+	if (!is_line(line))
+		return;
+	waiting = GetLockConflicts(&line->tag, ExclusiveLock, &n);
 	for (int i = 0; i < Min(n, most); i++)
 	{
 		PGPROC	   *proc = idem_vxid_proc(waiting[i]);

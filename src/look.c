@@ -732,6 +732,9 @@ idem_name_is_held(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
 	LOCKTAG		tag = name_tag(call, kind, tenant_id, key);
 	int			holders;
 
+	/* the list costs as much as the server has room for sessions */
+	if (LockWaiterCount(&tag) == 0)
+		return false;
 	(void) GetLockConflicts(&tag, ShareLock, &holders);
 	return holders > 0;
 }
