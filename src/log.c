@@ -158,6 +158,20 @@ log_slice_name(const char *table, int slice)
 	return psprintf("%s_%d", table, slice);
 }
 
+/*
+ * The same for events, each of which asks for it: made once, so that it stands
+ * where relation.c knows it.
+ */
+static const char *
+outbox_slice_name(int slice)
+{
+	static char names[LOG_SLICES][NAMEDATALEN];
+
+	if (names[slice][0] == '\0')
+		strlcpy(names[slice], log_slice_name("idem_outbox", slice), NAMEDATALEN);
+	return names[slice];
+}
+
 
 /* ---------- snapshots ---------- */
 
@@ -349,7 +363,7 @@ log_append(FunctionCallInfo fcinfo, NullableDatum *row)
 	row[EVENT_XID - 1] = IDEM_VALUE(FullTransactionIdGetDatum(GetTopFullTransactionId()));
 	row[EVENT_SLOT - 1] = IDEM_VALUE(Int16GetDatum((int16) slot));
 	row[EVENT_SLICE - 1] = IDEM_VALUE(Int16GetDatum((int16) slice));
-	idem_append_to(fcinfo, &outbox, log_slice_name(outbox.table, slice), row);
+	idem_append_to(fcinfo, &outbox, outbox_slice_name(slice), row);
 	wait_note_event();
 	if (seq % LOG_EVENTS_A_MARK == 0)
 		log_leave_mark(fcinfo, seq, slice);
