@@ -4,8 +4,7 @@
  *
  * Nothing waits for the sweep: whoever asks for a thing looks at its time
  * himself.  So it may come late, and must never stand in the way.  It takes
- * rows in the order of an index that holds nothing but what may be swept,
- * leaves out what somebody has locked, and stops after max_rows of a kind; what
+ * rows by an index that begins with the time from which they may go, leaves out what somebody has locked, and stops after max_rows of a kind; what
  * is left is for the next call.
  *
  * The statements are kept plans made while tables were empty, where the planner
