@@ -6,7 +6,7 @@
 #   make prove_installcheck  TAP suite on clusters of its own, as anybody but root
 #   make check               everything on throw-away clusters; installs what is missing (Debian)
 #   make demo                a story told by a running database; installs what is missing (Debian)
-#   make bench               benchmarks; ONLY= CLIENTS= SECONDS= ROUNDS=, see test/bench/README.md
+#   make bench               benchmarks; ONLY= CLIENTS= SECONDS= ROUNDS= HUGE_PAGES=, see test/bench/README.md
 #
 # PG_CONFIG= chooses the server, WERROR=1 makes warnings errors.
 
@@ -18,7 +18,7 @@ HOUSE_GOALS = check demo bench
 ifneq (,$(filter $(HOUSE_GOALS),$(MAKECMDGOALS)))
 
 check demo bench:
-	@PG_CONFIG='$(PG_CONFIG)' BENCH_CLIENTS='$(CLIENTS)' BENCH_SECONDS='$(SECONDS)' BENCH_ROUNDS='$(ROUNDS)' BENCH_ONLY='$(ONLY)' \
+	@PG_CONFIG='$(PG_CONFIG)' BENCH_CLIENTS='$(CLIENTS)' BENCH_SECONDS='$(SECONDS)' BENCH_ROUNDS='$(ROUNDS)' BENCH_ONLY='$(ONLY)' BENCH_HUGE_PAGES='$(HUGE_PAGES)' \
 	bash '$(srcdir)/test/run/$@'
 
 OTHER_GOALS = $(filter-out $(HOUSE_GOALS),$(MAKECMDGOALS))

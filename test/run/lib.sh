@@ -130,6 +130,7 @@ clean_up() {
 			kill -QUIT "$pid" 2>/dev/null || continue
 			for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.1 || break; done
 		done
+		if [ -n "${huge_pages_before:-}" ]; then set_huge_pages "$huge_pages_before"; fi
 		if [ -n "${uninstall:-}" ]; then
 			as_root make -s -C "$work/idem" PG_CONFIG="$PG_CONFIG" uninstall >/dev/null 2>&1
 		fi
