@@ -276,12 +276,10 @@ open_anomaly(IdemCall *call, const Record *record, const char *kind)
 				 describe(call, record->fact));
 }
 
-/* The receipt's refunds and disputes exceed it */
 static void
 open_over_refund(IdemCall *call, const Record *record)
 {
-	anomaly_open(call, "over_refund", "receipt", record->receipt->receipt_no,
-				 record->receipt->order_id, describe(call, record->fact));
+	receipt_open_over_refund(call, record->receipt, describe(call, record->fact));
 }
 
 static const char *

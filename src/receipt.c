@@ -467,6 +467,12 @@ receipt_resolve_anomaly(IdemCall *call, const char *kind, const Receipt *receipt
 	anomaly_resolve(call, kind, "receipt", receipt->receipt_no, resolution, reason);
 }
 
+void
+receipt_open_over_refund(IdemCall *call, const Receipt *receipt, NullableDatum detail)
+{
+	anomaly_open(call, "over_refund", "receipt", receipt->receipt_no, receipt->order_id, detail);
+}
+
 
 /* ---------- names and accounts ---------- */
 

@@ -137,6 +137,9 @@ extern void receipt_open_anomaly(IdemCall *call, const char *kind, const Receipt
 extern void receipt_resolve_anomaly(IdemCall *call, const char *kind, const Receipt *receipt,
 									const char *resolution, NullableDatum reason);
 
+/* Its refunds and disputes exceed it; detail: of the fact that made them */
+extern void receipt_open_over_refund(IdemCall *call, const Receipt *receipt, NullableDatum detail);
+
 /* Lock the name of a channel's trade */
 extern void receipt_lock_trade(IdemCall *call, Datum channel, Datum trade_no);
 

@@ -66,12 +66,10 @@ settle_open_anomaly(IdemCall *call, const Settle *settle, const char *kind)
 	anomaly_open(call, kind, "refund", settle_key(settle), order_of(settle), describe(call, settle));
 }
 
-/* The receipt's refunds and disputes exceed it */
 void
 settle_open_over_refund(IdemCall *call, const Settle *settle)
 {
-	anomaly_open(call, "over_refund", "receipt", settle->receipt->receipt_no,
-				 settle->receipt->order_id, describe(call, settle));
+	receipt_open_over_refund(call, settle->receipt, describe(call, settle));
 }
 
 static bool
