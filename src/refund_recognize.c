@@ -5,7 +5,9 @@
  * A fact is told many times, and all but the first change nothing: those take
  * no lock.  So the same questions are asked twice, of what is committed, and once
  * more of what is locked: is it nonsense, is it about something else than it
- * says, is it where the refund is already?
+ * says, is it where the refund is already?  They take several looks.  Without a
+ * lock those are of one moment, else a refund that is written in between is one
+ * that nobody knows to the first look, and has taken the number to the next.
  *
  * Whatever fits nothing is kept in an anomaly, which says all that came.
  *-------------------------------------------------------------------------
@@ -172,14 +174,6 @@ is_adoptable(IdemCall *call, const Settle *settle)
 		idem_same_text(number.value, refund_automatic_no(settle->receipt->receipt_no));
 }
 
-static const char *
-keep(IdemCall *call, const Settle *settle, const char *kind, const char *outcome)
-{
-	idem_unlock_names(call);
-	settle_open_anomaly(call, settle, kind);
-	return outcome;
-}
-
 
 /* ---------- recognize ---------- */
 
@@ -227,40 +221,36 @@ settle_outcome_unbooked(const Settle *settle)
 		"kept" : "duplicate";
 }
 
-static const char *
+static SettleAnswer
 recognize_unknown(IdemCall *call, const Settle *settle)
 {
 	if (settle->result == RESULT_TIMEOUT)
-		return keep(call, settle, "refund_unmatched", "orphan");
+		return (SettleAnswer) {"orphan", "refund_unmatched"};
 	if (!is_adoptable(call, settle))
-		return keep(call, settle, "refund_unmatched", "kept");
+		return (SettleAnswer) {"kept", "refund_unmatched"};
 	if (settle->money == NULL && settle_tells_sum(settle) && !tells_new_sum(settle) &&
 		refund_sum_gap(call, settle->receipt) == 0)
-		return settle_outcome_unbooked(settle);
-	return NULL;
+		return (SettleAnswer) {settle_outcome_unbooked(settle), NULL};
+	return (SettleAnswer) {NULL, NULL};
 }
 
-/*
- * What may be answered without a lock, from what is committed; NULL: there is
- * something to do.  Asked again once everything is locked.
- */
-const char *
+SettleAnswer
 settle_recognize(IdemCall *call, const Settle *settle)
 {
 	const char *nonsense = find_nonsense(settle);
 	RefundVerdict verdict;
 
 	if (nonsense != NULL)
-		return keep(call, settle, nonsense, "kept");
+		return (SettleAnswer) {"kept", nonsense};
 	if (settle->receipt == NULL)
-		return keep(call, settle, "refund_unmatched", "orphan");
+		return (SettleAnswer) {"orphan", "refund_unmatched"};
 	if (settle->refund == NULL)
 		return recognize_unknown(call, settle);
 	if (!is_matched(call, settle))
-		return keep(call, settle, "refund_unmatched", "kept");
+		return (SettleAnswer) {"kept", "refund_unmatched"};
 	verdict = refund_judge(call, settle->refund, settle->fact, settle->result);
 	if (refund_is_move(&verdict) || verdict.asks_again || settle_learns_number(settle) ||
 		settle_learns_success(settle) || tells_new_sum(settle))
-		return NULL;
-	return verdict.outcome;
+		return (SettleAnswer) {NULL, NULL};
+	return (SettleAnswer) {verdict.outcome, NULL};
 }

@@ -8,9 +8,10 @@
  * that happened; none of it may be refused or counted twice.
  *
  * 1. Find the refund, by our number or the channel's.  One that is where the
- *	  fact leads, or beyond, is answered from the look.
+ *	  fact leads, or beyond, is answered from the look, which is of one moment.
  * 2. If nobody knows it, find the money it came from: by trade, else by
- *	  payment.  Whoever is just writing the refund or the receipt is awaited.
+ *	  payment.  Then look dirty for both: whoever is just writing them is awaited,
+ *	  and what he has written since that moment is looked at anew.
  * 3. Lock the order's gate, where the money may move the order; the receipt;
  *	  the refund.  Then, for a number that is written for the first time, its
  *	  name, and look dirty for it once more.
@@ -410,29 +411,45 @@ settle_locked(IdemCall *call, Settle *settle)
 	return outcome;
 }
 
+/* Is somebody just writing what was looked for and not found, or has he since? */
+static bool
+is_being_written(IdemCall *call, const Settle *seen)
+{
+	Settle		now = *seen;
+
+	look_around(call, &now, IDEM_SIGHT_DIRTY);
+	return TransactionIdIsValid(call->rival) || now.refund != NULL ||
+		(now.receipt != NULL && seen->receipt == NULL);
+}
+
+static const char *
+give(IdemCall *call, const Settle *settle, const SettleAnswer *answer)
+{
+	idem_unlock_names(call);
+	if (answer->anomaly != NULL)
+		settle_open_anomaly(call, settle, answer->anomaly);
+	return answer->outcome;
+}
+
 /* One attempt; NULL: begin again */
 static const char *
 try_settle(IdemCall *call, Settle *settle)
 {
-	const char *outcome;
+	SettleAnswer answer;
 
+	idem_hold_moment(call);
 	look_around(call, settle, IDEM_SIGHT_LATEST);
-	if (settle->refund == NULL)
-	{
-		/* perhaps somebody is just writing it */
-		look_around(call, settle, IDEM_SIGHT_DIRTY);
-		if (TransactionIdIsValid(call->rival))
-			return NULL;
-	}
-	outcome = settle_recognize(call, settle);
-	if (outcome != NULL)
-		return outcome;
-	if (!lock_all(call, settle))
+	answer = settle_recognize(call, settle);
+	idem_let_moment_go(call);
+	if (settle->refund == NULL && is_being_written(call, settle))
 		return NULL;
-	outcome = settle_recognize(call, settle);
-	if (outcome != NULL)
-		return outcome;
-	return settle_locked(call, settle);
+	if (answer.outcome == NULL)
+	{
+		if (!lock_all(call, settle))
+			return NULL;
+		answer = settle_recognize(call, settle);
+	}
+	return answer.outcome == NULL ? settle_locked(call, settle) : give(call, settle, &answer);
 }
 
 static const char *

@@ -116,8 +116,15 @@ extern bool settle_learns_number(const Settle *settle);
 extern bool settle_learns_success(const Settle *settle);
 extern bool settle_tells_sum(const Settle *settle);
 
-/* What may be answered as things are; NULL: there is something to do */
-extern const char *settle_recognize(IdemCall *call, const Settle *settle);
+/* What is answered of a fact that changes nothing */
+typedef struct SettleAnswer
+{
+	const char *outcome;		/* NULL: there is something to do */
+	const char *anomaly;		/* kind of the one that keeps it; NULL: none */
+} SettleAnswer;
+
+/* What may be answered as things are; only looked at */
+extern SettleAnswer settle_recognize(IdemCall *call, const Settle *settle);
 extern const char *settle_outcome_unbooked(const Settle *settle);
 
 #endif							/* IDEM_REFUND_SETTLE_H */
