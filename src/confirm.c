@@ -71,25 +71,36 @@ find_orphan(IdemCall *call, const Report *report)
 	return NULL;
 }
 
-/*
- * The account that the money is on: as reported, else the payment's own, else
- * as an earlier report of the trade had it, else unknown and empty.
- */
-static Datum
-account_of(IdemCall *call, const Report *report, const Payment *payment)
+/* What an earlier report of the trade left for this payment; NULL: nothing that matters */
+static Receipt *
+look_before(IdemCall *call, const Report *report, const Payment *payment)
 {
-	Receipt    *orphan;
-
-	if (!report->fact.account.isnull)
-		return report->fact.account.value;
 	if (payment != NULL)
-		return payment->account.isnull ? CStringGetTextDatum("") : payment->account.value;
-	orphan = find_orphan(call, report);
-	return orphan == NULL ? CStringGetTextDatum("") : orphan->account;
+		return receipt_look_own(call, payment->payment_no, report->fact.channel,
+								report->fact.trade_no, IDEM_SIGHT_DIRTY);
+	return report->fact.account.isnull ? find_orphan(call, report) : NULL;
 }
 
 /*
- * The receipt of this trade on this account, or one that was kept without a
+ * The account that the money is on: as reported, else the payment's own at this
+ * channel, else as an earlier report of the trade had it (before, or NULL), else
+ * unknown and empty.
+ */
+static Datum
+account_of(const Report *report, const Payment *payment, const Receipt *before)
+{
+	NullableDatum own = payment == NULL ? IDEM_NULL :
+		payment_account_at(payment, report->fact.channel);
+
+	if (!report->fact.account.isnull)
+		return report->fact.account.value;
+	if (!own.isnull)
+		return own.value;
+	return before == NULL ? CStringGetTextDatum("") : before->account;
+}
+
+/*
+ * The receipt of this trade on this account, or one that was recorded for the same
  * payment while its account was unknown.
  */
 static Receipt *
@@ -102,10 +113,7 @@ find_trade(IdemCall *call, const Report *report, Datum account)
 		return receipt;
 	keys[2] = CStringGetTextDatum("");
 	receipt = receipt_look_settled(call, &receipt_by_trade, keys, lengthof(keys));
-	if (receipt != NULL && receipt->payment_no.isnull &&
-		idem_same_text(receipt->reported_payment_no, report->fact.payment_no))
-		return receipt;
-	return NULL;
+	return receipt != NULL && receipt_is_for(receipt, report->fact.payment_no) ? receipt : NULL;
 }
 
 
@@ -210,7 +218,8 @@ keep_apart(IdemCall *call, const Report *report, const Scene *scene, Receipt *re
 
 /*
  * The other half of rule 2: the trade is another payment's money, and stays
- * it.  There is nothing to keep but the claim.
+ * it; or this one's, on an account that was unknown, and is refused now that it
+ * is named.  There is nothing to keep but the claim.
  */
 static const char *
 reject_claim(IdemCall *call, const Report *report, const Scene *scene, Datum account)
@@ -256,19 +265,18 @@ static const char *
 decide(IdemCall *call, Report *report, Scene *scene)
 {
 	Payment    *payment = scene->payment;
-	Datum		account = account_of(call, report, payment);
+	Receipt    *before = look_before(call, report, payment);
+	Datum		account = account_of(report, payment, before);
 	bool		refused = receipt_account_refused(call, payment, !report->fact.account.isnull,
 												  report->fact.channel, account);
-	Receipt    *own = payment == NULL || refused ? NULL :
-		receipt_look_own(call, payment->payment_no, report->fact.channel, report->fact.trade_no,
-						 IDEM_SIGHT_DIRTY);
-	Receipt    *receipt = own != NULL ? NULL : find_trade(call, report, account);
+	bool		is_own = payment != NULL && before != NULL && !refused;
+	Receipt    *receipt = is_own ? NULL : find_trade(call, report, account);
 	Settlement	settlement;
 
 	if (TransactionIdIsValid(call->rival))
 		return NULL;
-	if (own != NULL)
-		return answer_duplicate(call, report, payment, own);
+	if (is_own)
+		return answer_duplicate(call, report, payment, before);
 	if (receipt != NULL && !receipt->payment_no.isnull)
 		return reject_claim(call, report, scene, account);
 
@@ -322,7 +330,7 @@ recognize(IdemCall *call, const Report *report)
 	payment = payment_look(call, report->fact.payment_no, IDEM_SIGHT_LATEST);
 	if (payment == NULL ||
 		receipt_account_refused(call, payment, !report->fact.account.isnull, report->fact.channel,
-								account_of(call, report, payment)))
+								account_of(report, payment, receipt)))
 		return NULL;
 	return answer_duplicate(call, report, payment, receipt);
 }

@@ -21,7 +21,7 @@ typedef struct Notification
 	NullableDatum event;
 	NullableDatum amount;		/* int8, minor units */
 	NullableDatum currency;
-	NullableDatum account;		/* NULL: the payment's own */
+	NullableDatum account;		/* NULL: the payment's own at this channel */
 	NullableDatum biz_no;		/* of the refund or dispute at the channel */
 	NullableDatum refund_amount;	/* int8, minor units */
 	NullableDatum occurred_at;

@@ -297,7 +297,7 @@ tell_refund(IdemCall *call, const Notification *said, const ChannelEvent *event,
 
 /*
  * A dispute names its money by the trade alone, which is known on the account that
- * the money was reported on: none that was named was the payment's own.
+ * the money was reported on: none that was named was the payment's own at the channel.
  */
 static void
 tell_dispute(IdemCall *call, const Notification *said, const Payment *payment,
@@ -305,7 +305,8 @@ tell_dispute(IdemCall *call, const Notification *said, const Payment *payment,
 {
 	DisputeFact fact = {
 		.channel = IDEM_VALUE(said->channel),
-		.account = said->account.isnull && payment != NULL ? payment->account : said->account,
+		.account = said->account.isnull && payment != NULL ?
+			payment_account_at(payment, said->channel) : said->account,
 		.trade_no = named(said->trade_no),
 		.dispute_no = named(said->biz_no),
 		.amount = said->refund_amount.isnull ? said->amount : said->refund_amount,

@@ -101,6 +101,14 @@ payment_is_expired(const Payment *payment, TimestampTz now)
 		DatumGetTimestampTz(payment->expires_at.value) <= now;
 }
 
+/* An account belongs to its channel: at another one it is nobody's, or a stranger's */
+NullableDatum
+payment_account_at(const Payment *payment, Datum channel)
+{
+	return payment->channel.isnull || idem_same_text(payment->channel.value, channel) ?
+		payment->account : IDEM_NULL;
+}
+
 IdemRow *
 payment_look_row(IdemCall *call, Datum payment_no, IdemSight sight)
 {

@@ -66,6 +66,9 @@ extern Payment *payment_of_row(const IdemRow *row);
 extern bool payment_is_active(const Payment *payment);
 extern bool payment_is_expired(const Payment *payment, TimestampTz now);
 
+/* Its account at this channel; NULL: it has none there that is known */
+extern NullableDatum payment_account_at(const Payment *payment, Datum channel);
+
 /* Look up, or lock, a payment of the call's tenant; NULL: none, or call->busy */
 extern IdemRow *payment_look_row(IdemCall *call, Datum payment_no, IdemSight sight);
 extern Payment *payment_look(IdemCall *call, Datum payment_no, IdemSight sight);

@@ -293,6 +293,18 @@ receipt_is_empty(Datum value)
 	return VARSIZE_ANY_EXHDR(DatumGetPointer(value)) == 0;
 }
 
+static Datum
+payment_no_of(const Receipt *receipt)
+{
+	return receipt->payment_no.isnull ? receipt->reported_payment_no : receipt->payment_no.value;
+}
+
+bool
+receipt_is_for(const Receipt *receipt, Datum payment_no)
+{
+	return idem_same_text(payment_no, payment_no_of(receipt));
+}
+
 bool
 receipt_makes_sense(const Receipt *receipt)
 {
@@ -453,11 +465,8 @@ receipt_detail(IdemCall *call, const Receipt *receipt, Datum payment_no)
 void
 receipt_open_anomaly(IdemCall *call, const char *kind, const Receipt *receipt)
 {
-	Datum		payment_no = receipt->payment_no.isnull ?
-		receipt->reported_payment_no : receipt->payment_no.value;
-
 	anomaly_open(call, kind, "receipt", receipt->receipt_no, receipt->order_id,
-				 receipt_detail(call, receipt, payment_no));
+				 receipt_detail(call, receipt, payment_no_of(receipt)));
 }
 
 void

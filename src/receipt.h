@@ -66,6 +66,9 @@ pg_noreturn extern void receipt_not_found(Datum receipt_no);
 
 extern bool receipt_is_empty(Datum value);
 
+/* Is it this payment's?  The number it was reported for counts while it has no payment. */
+extern bool receipt_is_for(const Receipt *receipt, Datum payment_no);
+
 /* The purchase's receipts that wait for a decision, locked ascending; NIL, or call->busy */
 extern List *receipt_lock_mismatches(IdemCall *call, Datum order_id, int32 purchase_no);
 
@@ -161,7 +164,7 @@ typedef struct ReceiptFact
 	Datum		trade_no;
 	NullableDatum amount;
 	NullableDatum currency;
-	NullableDatum account;		/* NULL: the payment's own */
+	NullableDatum account;		/* NULL: the payment's own at this channel */
 	NullableDatum paid_at;
 } ReceiptFact;
 

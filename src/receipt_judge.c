@@ -461,13 +461,13 @@ reject_orphan(IdemCall *call, Receipt *receipt)
 	receipt_open_anomaly(call, "rejected", receipt);
 }
 
-/* Rule 1 for money whose account was named, or else is the payment's own */
+/* Rule 1 for money whose account was named, or else is the payment's own at this channel */
 static bool
 is_orphan_refused(IdemCall *call, const Payment *payment, const Receipt *receipt)
 {
 	bool		named = !receipt_is_empty(receipt->account);
-	Datum		account = named || payment->account.isnull ? receipt->account :
-		payment->account.value;
+	NullableDatum own = payment_account_at(payment, receipt->channel);
+	Datum		account = named || own.isnull ? receipt->account : own.value;
 
 	return receipt_account_refused(call, payment, named, receipt->channel, account);
 }

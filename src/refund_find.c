@@ -21,14 +21,6 @@ agrees(NullableDatum said, Datum ours)
 	return said.isnull || idem_same_text(said.value, ours);
 }
 
-/* The number that the money was reported for counts while it has no payment */
-static bool
-is_for_payment(const Receipt *receipt, Datum payment_no)
-{
-	return idem_same_text(payment_no, receipt->payment_no.isnull ?
-						  receipt->reported_payment_no : receipt->payment_no.value);
-}
-
 bool
 refund_fact_fits(const RefundFact *fact, const Receipt *receipt)
 {
@@ -36,7 +28,7 @@ refund_fact_fits(const RefundFact *fact, const Receipt *receipt)
 		agrees(fact->trade_no, receipt->trade_no) &&
 		(!idem_is_given(fact->account) || receipt_is_empty(receipt->account) ||
 		 agrees(fact->account, receipt->account)) &&
-		(fact->payment_no.isnull || is_for_payment(receipt, fact->payment_no.value));
+		(fact->payment_no.isnull || receipt_is_for(receipt, fact->payment_no.value));
 }
 
 

@@ -102,7 +102,7 @@ CREATE FUNCTION @extschema@.idem_confirm_payment(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE
 	AS 'MODULE_PATHNAME', 'idem_confirm_payment';
 COMMENT ON FUNCTION @extschema@.idem_confirm_payment(text, text, text, text, bigint, text, text, timestamptz) IS
-'A fact: money arrived, amount in minor units. It is always recorded; the call waits for others as long as it takes. account NULL: the payment''s own.
+'A fact: money arrived, amount in minor units. It is always recorded; the call waits for others as long as it takes. account NULL: the payment''s own, if it is this channel''s, else unknown.
 Outcomes, the first that matches: rejected (the account is not the payment''s or not one of idem_channel_account, or the trade is another payment''s money); duplicate (this trade was received on this payment before; nothing is written); orphan (no such payment: kept until it is created, adopted or refunded); surplus (the purchase is paid already); late (the order is cancelled, expired or refunded); mismatch (amount, currency or channel differs; the payment goes to review), or late for a payment that had ended; paid.
 surplus and late request the full refund of the receipt in the same transaction. Everything but paid and duplicate leaves an open anomaly. An amount that is no amount, or an empty key, is recorded, never applied and never refunded by itself.
 Errors: 22004 and 22023 (a key is NULL or longer than 255 bytes), 40001.';

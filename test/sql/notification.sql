@@ -110,6 +110,12 @@ SELECT outcome FROM idem_create_payment('away', 'q', 100, 'CNY', payment_no => '
 SELECT outcome FROM idem_receive_notification('away', 'stripe', 'q1', 'pay_003', 'T10', 'payment_intent.succeeded', 100, 'CNY');
 SELECT outcome, ack, status FROM idem_receive_notification('away', 'stripe', 'q2', 'pay_003', 'T10', 'charge.dispute.created', 100, 'CNY', biz_no => 'd11');
 SELECT outcome, stage, remainder FROM idem_record_dispute('away', 'stripe', 's1', 'T10', 'd11', 'won', 100, 'CNY');
+-- but not at another channel: what that one tells of the money names its own, or none
+SELECT outcome FROM idem_create_payment('away', 'r', 100, 'CNY', payment_no => 'pay_004', channel => 'wechat', account => 'w1');
+SELECT n, outcome, ack FROM (VALUES
+	(12, NULL, 'payment_intent.succeeded', NULL), (13, 's1', 'refund.updated.succeeded', 30), (14, NULL, 'charge.dispute.created', 40), (15, 's1', 'charge.dispute.created', 40)) AS said (n, account, event, amount),
+	idem_receive_notification('away', 'stripe', 'q' || n, 'pay_004', 'T12', event, 100, 'CNY', account, CASE amount WHEN 30 THEN 'r12' WHEN 40 THEN 'd12' END, amount) ORDER BY n;
+SELECT r.channel, r.account, d.account AS disputed_on, refund_reserved, refunded, disputed FROM idem_receipt r LEFT JOIN idem_dispute d USING (tenant_id, receipt_no) WHERE r.tenant_id = 'away' AND r.trade_no = 'T12';
 
 --
 -- 6.5: after our close, the order cancelled: late, and on its way back.

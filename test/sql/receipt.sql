@@ -41,6 +41,24 @@ SELECT outcome FROM idem_confirm_payment('accounts', 'account_5', 'alipay', 'T5'
 DELETE FROM idem_channel_account WHERE account = 'a1';
 SELECT outcome, receipt_no FROM idem_confirm_payment('accounts', 'account_5', 'alipay', 'T5', 100, 'CNY', 'a1');
 ROLLBACK;
+-- An account belongs to a channel: money that came through another one is not on the payment's own, and on none that is known.
+BEGIN;
+SELECT n, outcome FROM (VALUES (1, 'a1'), (2, NULL), (3, 'a1')) AS own (n, account), idem_create_payment('abroad', 'o' || n, 100, 'CNY', payment_no => 'abroad_' || n, channel => 'alipay', account => account) r ORDER BY n;
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_1', 'wechat', 'T1', 100, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_1', 'wechat', 'T1', 100, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_2', 'wechat', 'T2', 100, 'CNY', 'w1');
+SELECT outcome FROM idem_confirm_payment('abroad', 'abroad_4', 'wechat', 'T4', 100, 'CNY');
+-- named once more by another account than the payment's, it is refused, and still one receipt
+SELECT outcome, receipt_no FROM idem_confirm_payment('abroad', 'abroad_1', 'wechat', 'T1', 100, 'CNY', 'w1');
+-- an account of that channel may be called as the payment's own is; what was named before is remembered
+INSERT INTO idem_channel_account VALUES ('abroad', 'wechat', 'a1'), ('abroad', 'wechat', 'w1');
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_3', 'wechat', 'T3', 100, 'CNY');
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_3', 'wechat', 'T3', 100, 'CNY', 'a1');
+SELECT outcome, status FROM idem_confirm_payment('abroad', 'abroad_2', 'wechat', 'T2', 100, 'CNY');
+SELECT outcome, status FROM idem_create_payment('abroad', 'o4', 100, 'CNY', payment_no => 'abroad_4', channel => 'alipay', account => 'a1');
+SELECT reported, account, trade_no, payment_no, disposition, anomalies FROM books WHERE tenant_id = 'abroad' ORDER BY trade_no;
+SELECT payment_no, status, channel, account FROM idem_payment WHERE tenant_id = 'abroad' ORDER BY payment_no;
+ROLLBACK;
 -- An operator may know better than the rows.
 BEGIN;
 SELECT n, r.outcome, r.status, r.order_status FROM given, idem_receipt c, idem_adopt_receipt(c.tenant_id, c.receipt_no, c.reported_payment_no) r

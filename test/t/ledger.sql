@@ -781,7 +781,7 @@ CREATE FUNCTION model.notification_anomaly(t text, kind text, n model.notificati
 -- Another merchant's word, or another channel's, about our payment: unless it is
 -- about money of it that came there.
 CREATE FUNCTION model.is_foreign(t text, p model.payments, n model.notification, kind text) RETURNS boolean LANGUAGE sql AS $$
-	SELECT (n.account IS NOT NULL AND model.is_wrong_account(t, NULL, n.channel, n.account))
+	SELECT (n.account IS NOT NULL AND model.is_wrong_account(t, NULL, n.channel, n.account, NULL))
 		OR (coalesce(p.channel <> n.channel, false) OR coalesce(p.account <> n.account, false))
 		AND NOT (kind NOT IN ('failed', 'closed') AND (model.money_of(t, ROW (NULL, nullif(n.payment_no, ''), n.channel, n.account, nullif(n.trade_no, ''),
 			NULL, NULL, NULL, NULL, NULL, NULL, NULL)::model.refund_fact)).receipt_no IS NOT NULL) $$;
@@ -822,7 +822,7 @@ BEGIN
 			CASE e.kind WHEN 'refunded' THEN 'succeeded' ELSE replace(e.kind, 'refund_', '') END, e.refund_amount_is = 'cumulative', e.after_success = 'reverse')::model.refund_fact);
 		r := ROW (a.outcome, NULL, a.status, a.payment_no, a.receipt_no, a.refund_no)::idem_receive_notification_result;
 	ELSE
-		d := model.record_dispute(t, n.channel, coalesce(n.account, p.account), n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
+		d := model.record_dispute(t, n.channel, coalesce(n.account, model.account_at(p, n.channel)), n.trade_no, n.biz_no, replace(e.kind, 'dispute_', ''), coalesce(n.refund_amount, n.amount), currency, n.occurred_at);
 		r := ROW (d.outcome, NULL, d.stage, (model.receipt_of(t, d.receipt_no)).payment_no, d.receipt_no, NULL)::idem_receive_notification_result;
 	END IF;
 	IF r.outcome NOT IN ('paid', 'failed', 'closed', 'applied') THEN r.payment_no := NULL; END IF;

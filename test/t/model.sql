@@ -763,21 +763,25 @@ BEGIN
 		CASE WHEN number = (model.applied(t, p.order_id, p.purchase_no)).receipt_no THEN model.to_close(t, p) END)::idem_confirm_payment_result;
 END $$;
 
--- Is this account wrong for this payment?
-CREATE FUNCTION model.is_wrong_account(t text, p model.payments, channel text, account text) RETURNS boolean LANGUAGE sql AS $$
-	SELECT coalesce(account <> p.account, false)
+-- A payment's account is of its own channel.
+CREATE FUNCTION model.account_at(p model.payments, channel text) RETURNS text LANGUAGE sql AS $$
+	SELECT p.account WHERE coalesce(p.channel, $2) = $2 $$;
+
+-- Is the account that was named wrong for this payment, or the one that is meant, if none was?
+CREATE FUNCTION model.is_wrong_account(t text, p model.payments, channel text, named text, meant text) RETURNS boolean LANGUAGE sql AS $$
+	SELECT coalesce(named <> p.account, false)
 		OR (EXISTS (SELECT FROM idem_channel_account c WHERE c.tenant_id = t AND c.channel = is_wrong_account.channel)
 			AND NOT EXISTS (SELECT FROM idem_channel_account c WHERE c.tenant_id = t AND c.channel = is_wrong_account.channel
-				AND c.account = coalesce(is_wrong_account.account, p.account, ''))) $$;
+				AND c.account = coalesce(named, meant, ''))) $$;
 
 -- Give a receipt without a payment to one, as rule 1 (where asked) and 4 to 7 say.
 CREATE FUNCTION model.adopt(t text, number text, p_no text, by_rule_1 boolean, differs boolean DEFAULT false) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	r model.receipts;
-	outcome text;
+	p model.payments := model.payment_of(t, p_no);
 BEGIN
 	SELECT * INTO r FROM model.receipts WHERE tenant_id = t AND receipt_no = number;
-	IF by_rule_1 AND model.is_wrong_account(t, model.payment_of(t, p_no), r.channel, nullif(r.account, '')) THEN
+	IF by_rule_1 AND model.is_wrong_account(t, p, r.channel, nullif(r.account, ''), model.account_at(p, r.channel)) THEN
 		UPDATE model.receipts SET disposition = 'rejected' WHERE tenant_id = t AND receipt_no = number;
 		PERFORM model.resolve_anomaly(t, '{orphan}', 'receipt', number, 'rejected');
 		PERFORM model.receipt_anomaly(t, number, 'rejected');
@@ -805,20 +809,20 @@ BEGIN
 	PERFORM model.check_fact(payment_no, channel, trade_no);
 	IF octet_length(account) > 255 THEN PERFORM model.raise('22023', 'account'); END IF;
 	p := model.payment_of(t, payment_no);
-	-- the account: as said, the payment's own, as this was reported before, or unknown
-	acc := coalesce(account, p.account);
-	IF acc IS NULL AND p.payment_no IS NULL THEN
-		SELECT m.account INTO acc FROM model.receipts m WHERE m.tenant_id = t AND m.channel = confirm_payment.channel
-			AND m.trade_no = confirm_payment.trade_no AND m.reported_payment_no = confirm_payment.payment_no AND m.disposition = 'orphan'
+	-- the account: as said, the payment's own at this channel, as this was reported before, or unknown
+	acc := coalesce(account, model.account_at(p, channel));
+	IF acc IS NULL THEN
+		SELECT m.account INTO acc FROM model.receipts m WHERE m.tenant_id = t AND m.channel = confirm_payment.channel AND m.trade_no = confirm_payment.trade_no
+			AND CASE WHEN p.payment_no IS NULL THEN m.reported_payment_no = confirm_payment.payment_no AND m.disposition = 'orphan' ELSE m.payment_no = p.payment_no END
 		ORDER BY m.created_at, m.receipt_no LIMIT 1;
 	END IF;
 	acc := coalesce(acc, '');
 	SELECT * INTO r FROM model.receipts m WHERE m.tenant_id = t AND m.channel = confirm_payment.channel AND m.trade_no = confirm_payment.trade_no
-		AND (m.account = acc OR m.account = '' AND m.payment_no IS NULL AND m.reported_payment_no = confirm_payment.payment_no)
+		AND (m.account = acc OR m.account = '' AND coalesce(m.payment_no, m.reported_payment_no) = confirm_payment.payment_no)
 	ORDER BY m.account DESC LIMIT 1;
 	is_new := NOT FOUND;
 
-	IF NOT model.is_wrong_account(t, p, channel, coalesce(account, CASE WHEN p.account IS NULL THEN acc END)) THEN
+	IF NOT model.is_wrong_account(t, p, channel, account, acc) THEN
 		SELECT m.receipt_no INTO number FROM model.receipts m
 		WHERE m.tenant_id = t AND m.payment_no = confirm_payment.payment_no AND m.channel = confirm_payment.channel AND m.trade_no = confirm_payment.trade_no;
 		IF FOUND THEN RETURN model.confirm_row(t, payment_no, 'duplicate', number); END IF;
