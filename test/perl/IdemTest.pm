@@ -13,7 +13,8 @@ use PostgreSQL::Test::Cluster;
 use Test::More;
 
 our @EXPORT = qw(new_cluster new_primary new_standby run_program begin_program end_program kill_program pgbench open_pool write_file
-  read_file open_session temporary_directory verify_is_empty make_every_kind);
+  read_file open_session temporary_directory verify_is_empty
+  indexes_are_whole make_every_kind);
 
 # A statement that hangs is a failure, not a hang of the suite.
 my $NOTHING_WAITS = "statement_timeout = '10min'";
@@ -199,6 +200,27 @@ sub verify_is_empty
 	my ($node, $when, $database) = @_;
 	is($node->safe_psql($database || 'postgres', 'SELECT * FROM idem_verify()'), '',
 		"idem_verify() finds nothing broken $when");
+}
+
+# Each index of a table of ours has every row that belongs into it, also where
+# nobody has looked for that row by it.
+sub indexes_are_whole
+{
+	my ($node, $when) = @_;
+	SKIP:
+	{
+		skip 'amcheck is not installed', 1
+		  unless $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'");
+		my ($status, undef, $err) = $node->psql('postgres', <<'SQL');
+CREATE EXTENSION amcheck;
+SELECT bt_index_check(i.indexrelid, true)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i' JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree'
+	JOIN pg_class t ON t.oid = i.indrelid AND t.relname LIKE 'idem\_%';
+DROP EXTENSION amcheck;
+SQL
+		is("$status$err", '0', "amcheck finds each index whole $when");
+	}
+	return;
 }
 
 # make_every_kind(NODE, DATABASE): orders, payments, receipts and refunds in

@@ -138,6 +138,7 @@ if ($fault =~ /^(?:some|all|none)$/)
 	is(scalar(@$differences), 0, "each answer, move and row of $rounds bursts is one that a single session would have had (IDEM_SEED=$seed)")
 	  or diag("IDEM_SEED=$seed IDEM_ROUNDS=$rounds IDEM_STEPS=$steps\n$differences->[0]");
 	verify_is_empty($node, 'after the bursts');
+	indexes_are_whole($node, 'after the bursts');
 
 	note($node->safe_psql('postgres',
 		"SELECT call, coalesce(answer->>'sqlstate', answer->>'outcome', ''), count(*) FROM model.log GROUP BY ROLLUP (1, 2) ORDER BY 1, 2"));
