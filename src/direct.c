@@ -9,10 +9,10 @@
  * with it, as long as there is nothing else that the executor would do.  The
  * danger is to pass over something that a user has added: a trigger, a rule, a
  * check, an index of another kind.  Where there is anything of that, where the
- * table is no heap or has not the columns that we know, or where triggers do not fire as
- * usual (session_replication_role), the row goes through the statement, with
- * the same values.  What is known of a table is kept until the table or one of
- * its indexes changes.
+ * table is no heap or has not the columns that we know, or where triggers do
+ * not fire as usual (session_replication_role), the row goes through the
+ * statement, with the same values.  What is known of a table is kept until the
+ * table or one of its indexes changes, of a domain until its checks do.
  *
  * Two triggers do not stand in the way: the stamp on foreign events, since
  * ours have what it gives, and the guard after an INSERT, which is called here
@@ -73,6 +73,95 @@ static uint64 doubts = 0;		/* counts invalidations */
 static List *domains = NIL;		/* of CheckedDomain */
 
 
+/* ---------- whose functions? ---------- */
+
+/* Is it no function that the server came with? */
+static bool
+is_foreign(Oid function, void *context pg_attribute_unused())
+{
+	return function >= FirstNormalObjectId;
+}
+
+/*
+ * Does an expression call a function that somebody wrote?  That must not find
+ * a caller's search_path while it runs as the owner.
+ */
+static bool
+calls_foreign(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, CoerceToDomain) ||
+		check_functions_in_node(node, is_foreign, context) ||
+		expression_tree_walker(node, calls_foreign, context);
+}
+
+
+/* ---------- domains ---------- */
+
+/* Look at a domain's checks anew, and forget what was compiled of the former ones */
+static void
+read_domain(CheckedDomain *domain)
+{
+	bool		foreign = false;
+	ListCell   *cell;
+
+	domain->compiled = NULL;
+	MemoryContextReset(domain->context);
+	domain->foreign = true;		/* and so it is after an error */
+	foreach(cell, domain->checks.constraints)
+		foreign |= calls_foreign((Node *) ((DomainConstraintState *) lfirst(cell))->check_expr, NULL);
+	domain->foreign = foreign;
+}
+
+/*
+ * A domain as this backend knows it.  Its checks are compiled once for all columns
+ * of that type, cold as they are in each call of many sessions.
+ */
+static CheckedDomain *
+checked_domain(Oid type)
+{
+	MemoryContext old;
+	CheckedDomain *domain;
+	ListCell   *cell;
+
+	foreach(cell, domains)
+	{
+		domain = lfirst(cell);
+		if (domain->type == type)
+			return domain;
+	}
+	old = MemoryContextSwitchTo(CacheMemoryContext);
+	domain = palloc0(sizeof(CheckedDomain));
+	domain->type = type;
+	domain->context = AllocSetContextCreate(CacheMemoryContext, "idem domain", ALLOCSET_SMALL_SIZES);
+	InitDomainConstraintRef(type, &domain->checks, CacheMemoryContext, false);
+	domains = lappend(domains, domain);
+	MemoryContextSwitchTo(old);
+	read_domain(domain);
+	return domain;
+}
+
+/*
+ * Raise what a domain raises; false: it is not for us to ask.  The server reads a
+ * domain's checks again whenever anybody in the database makes or drops a constraint,
+ * on whatever table, and domain_check then compiles them once more beside what it had.
+ */
+static bool
+check_domain(CheckedDomain *domain, Datum value, bool isnull)
+{
+	const List *before = domain->checks.constraints;
+
+	UpdateDomainConstraintRef(&domain->checks);
+	if (domain->checks.constraints != before)
+		read_domain(domain);
+	if (domain->foreign)
+		return false;
+	domain_check(value, isnull, domain->type, &domain->compiled, domain->context);
+	return true;
+}
+
+
 /* ---------- may a row go straight in? ---------- */
 
 /* Is it the trigger that gives foreign rows what ours have (log.c)? */
@@ -128,31 +217,6 @@ read_triggers(KnownTable *known, Relation table, const IdemHouse *house)
 	}
 }
 
-/*
- * A domain's checks as this backend has compiled them, once for all columns of
- * that type.  domain_check itself hears when the domain changes.
- */
-static CheckedDomain *
-checked_domain(Oid type)
-{
-	MemoryContext old;
-	CheckedDomain *domain;
-	ListCell   *cell;
-
-	foreach(cell, domains)
-	{
-		domain = lfirst(cell);
-		if (domain->type == type)
-			return domain;
-	}
-	old = MemoryContextSwitchTo(CacheMemoryContext);
-	domain = palloc0(sizeof(CheckedDomain));
-	domain->type = type;
-	domains = lappend(domains, domain);
-	MemoryContextSwitchTo(old);
-	return domain;
-}
-
 /* Keep what columns ask for; false: they are not those that we know */
 static bool
 read_columns(KnownTable *known, Relation table, const IdemTable *expected)
@@ -162,7 +226,7 @@ read_columns(KnownTable *known, Relation table, const IdemTable *expected)
 	if (desc->natts != expected->natts)
 		return false;
 	known->notnull = palloc(sizeof(bool) * desc->natts);
-	known->domains = palloc(sizeof(KnownDomain) * desc->natts);
+	known->domains = palloc0(sizeof(CheckedDomain *) * desc->natts);
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(desc, i);
@@ -172,7 +236,7 @@ read_columns(KnownTable *known, Relation table, const IdemTable *expected)
 			return false;
 		known->notnull[i] = column->attnotnull;
 		if (column->atttypid != expected->insert.argtypes[i])
-			known->domains[known->ndomains++] = (KnownDomain) {i, checked_domain(column->atttypid)};
+			known->domains[i] = checked_domain(column->atttypid);
 	}
 	return true;
 }
@@ -185,27 +249,6 @@ index_is_plain(Relation index)
 		index->rd_index->indimmediate &&
 		!index->rd_index->indisexclusion &&
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL);
-}
-
-/* Is it no function that the server came with? */
-static bool
-is_foreign(Oid function, void *context pg_attribute_unused())
-{
-	return function >= FirstNormalObjectId;
-}
-
-/*
- * Does an expression call a function that somebody wrote?  That must not find
- * a caller's search_path while it runs as the owner.
- */
-static bool
-calls_foreign(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, CoerceToDomain) ||
-		check_functions_in_node(node, is_foreign, context) ||
-		expression_tree_walker(node, calls_foreign, context);
 }
 
 /* May an expression of the table's be evaluated here?  Then there is a context for it. */
@@ -408,19 +451,12 @@ takes_row(const OpenTable *open, const NullableDatum *row)
 
 /* ---------- insert ---------- */
 
-void
-direct_check_domains(const OpenTable *open, const Datum *values, const bool *nulls)
+bool
+direct_check_column(const OpenTable *open, int column, Datum value, bool isnull)
 {
-	const KnownTable *known = open->known;
+	CheckedDomain *domain = open->known->domains[column];
 
-	for (int i = 0; i < known->ndomains; i++)
-	{
-		int			column = known->domains[i].column;
-		CheckedDomain *domain = known->domains[i].domain;
-
-		domain_check(values[column], nulls[column], domain->type, &domain->compiled,
-					 CacheMemoryContext);
-	}
+	return domain == NULL || check_domain(domain, value, isnull);
 }
 
 /* Is an expression true of the row, or, if that will do, unknown? */
@@ -450,20 +486,22 @@ direct_passes(const OpenTable *open)
 
 /*
  * Put the row into a slot; raises what a domain raises.  false: a check does not
- * hold, which is the statement's to say.
+ * hold, or is not for us to ask, which is the statement's to say.
  */
 static bool
 fill_slot(OpenTable *open, const NullableDatum *row)
 {
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(open->table), &TTSOpsVirtual);
 
+	open->slot = slot;
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
 	{
+		if (!direct_check_column(open, i, row[i].value, row[i].isnull))
+			return false;
 		slot->tts_values[i] = row[i].value;
 		slot->tts_isnull[i] = row[i].isnull;
 	}
-	direct_check_domains(open, slot->tts_values, slot->tts_isnull);
-	open->slot = ExecStoreVirtualTuple(slot);
+	(void) ExecStoreVirtualTuple(slot);
 	return direct_passes(open);
 }
 

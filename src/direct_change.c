@@ -20,6 +20,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "common/int.h"
+#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
@@ -72,16 +73,25 @@ add(Oid type, Datum *value, Datum amount)
 
 /* Set one column, or add to it; false: it cannot be, which is the statement's to say */
 static bool
-set_column(Version *version, int attnum, Oid type, NullableDatum value)
+set_column(Version *version, int column, bool adds, Oid type, NullableDatum value)
 {
-	int			column = abs(attnum) - 1;
-
-	if (attnum < 0)
+	if (adds)
 		return !value.isnull && !version->nulls[column] &&
 			add(type, &version->values[column], value.value);
 	version->values[column] = value.value;
 	version->nulls[column] = value.isnull;
 	return !value.isnull || !version->open.known->notnull[column];
+}
+
+/* The same, and what its domain says of it; those of other columns are not asked, as in an UPDATE */
+static bool
+change_column(Version *version, int attnum, Oid type, NullableDatum value)
+{
+	int			column = abs(attnum) - 1;
+
+	return set_column(version, column, attnum < 0, type, value) &&
+		direct_check_column(&version->open, column, version->values[column],
+							version->nulls[column]);
 }
 
 /* Form the next version; false: it must go through the statement */
@@ -98,11 +108,10 @@ form_next(Version *version, const IdemChange *change, const NullableDatum *value
 	memcpy(version->nulls, version->before->tts_isnull, sizeof(bool) * desc->natts);
 	for (int i = 1; i < change->update.nargs; i++)
 	{
-		if (!set_column(version, change->columns[i - 1], change->update.argtypes[i], values[i - 1]))
+		if (!change_column(version, change->columns[i - 1], change->update.argtypes[i],
+						   values[i - 1]))
 			return false;
 	}
-	direct_check_domains(&version->open, version->values, version->nulls);
-
 	tuple = heap_form_tuple(desc, version->values, version->nulls);
 	tuple->t_tableOid = RelationGetRelid(version->open.table);
 	(void) ExecForceStoreHeapTuple(tuple, version->open.slot, false);
@@ -173,6 +182,8 @@ open_for_change(IdemCall *call, const IdemChange *change, Version *version)
 	direct_open(&version->open, call->house, change->table, change->table->table);
 	if (version->open.known->changeable && SessionReplicationRole != SESSION_REPLICATION_ROLE_REPLICA)
 	{
+		/* subscribers must be able to tell which row it was */
+		CheckCmdReplicaIdentity(version->open.table, CMD_UPDATE);
 		version->before = table_slot_create(version->open.table, NULL);
 		version->open.slot = MakeSingleTupleTableSlot(RelationGetDescr(version->open.table),
 													  &TTSOpsHeapTuple);

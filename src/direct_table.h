@@ -13,6 +13,7 @@
 #include "access/genam.h"
 #include "commands/trigger.h"
 #include "nodes/execnodes.h"
+#include "utils/typcache.h"
 
 /* More indexes than that, and the row goes through the statement */
 #define MAX_INDEXES 12
@@ -24,19 +25,15 @@ typedef struct KnownIndex
 	ExprState  *predicate;		/* NULL: the index has every row */
 } KnownIndex;
 
-/* A domain, and its checks */
+/* A domain and its checks, one for all columns of the type */
 typedef struct CheckedDomain
 {
 	Oid			type;
+	DomainConstraintRef checks;
+	bool		foreign;		/* one of them calls a function that somebody wrote */
+	MemoryContext context;		/* holds what is compiled, until the checks change */
 	void	   *compiled;		/* by domain_check */
 } CheckedDomain;
-
-/* A column's type, where that is a domain */
-typedef struct KnownDomain
-{
-	int			column;			/* from 0 */
-	CheckedDomain *domain;
-} KnownDomain;
 
 /* The guard, where it is fired by us; trigger NULL: it is not */
 typedef struct KnownGuard
@@ -54,8 +51,7 @@ typedef struct KnownTable
 	bool		changeable;		/* and be changed there */
 	MemoryContext context;		/* holds this and everything below */
 	bool	   *notnull;		/* by column */
-	int			ndomains;
-	KnownDomain *domains;
+	CheckedDomain **domains;	/* by column; NULL: its type is none */
 	int			nchecks;
 	ExprState **checks;
 	int			nindexes;
@@ -79,8 +75,8 @@ extern void direct_open(OpenTable *open, const IdemHouse *house, const IdemTable
 						const char *name);
 extern void direct_close(OpenTable *open);
 
-/* Raise what the domain of a column raises, if it has one */
-extern void direct_check_domains(const OpenTable *open, const Datum *values, const bool *nulls);
+/* Raise what the domain of a column (from 0) raises, if it has one; false: not for us to ask */
+extern bool direct_check_column(const OpenTable *open, int column, Datum value, bool isnull);
 
 /* Do the table's checks hold for the row? */
 extern bool direct_passes(const OpenTable *open);

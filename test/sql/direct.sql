@@ -64,6 +64,12 @@ SELECT outcome FROM idem_create_payment('direct', 'o3', 8675309, 'CNY');
 ROLLBACK;
 \set VERBOSITY default
 BEGIN;
+CREATE FUNCTION regress_path(n bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
+	$$ BEGIN RETURN pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.=) 'pg_catalog, pg_temp'; END $$;
+ALTER DOMAIN idem_money ADD CONSTRAINT regress_path CHECK (regress_path(VALUE)) NOT VALID;
+SELECT outcome FROM idem_create_payment('direct', 'o3', 100, 'CNY');
+ROLLBACK;
+BEGIN;
 ALTER TABLE idem_payment ADD note int DEFAULT 7;
 SELECT outcome FROM idem_create_payment('direct', 'o3', 100, 'CNY');
 SELECT note FROM idem_payment WHERE tenant_id = 'direct' AND order_id = 'o3';
@@ -112,6 +118,29 @@ ROLLBACK TO here;
 SELECT outcome FROM idem_begin_request('direct', 'pay', 'r8', '{}', worker => 'w');
 ROLLBACK;
 SELECT outcome FROM idem_create_payment('direct', 'o8', 100, 'CNY', payment_no => 'direct-8');
+
+--
+-- The checks of domains are compiled anew after each constraint that anybody makes, and do not pile up
+--
+CREATE FUNCTION pg_temp.kept() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('server_version_num')::int < 140000 THEN
+		RETURN 0;	-- it does not tell
+	END IF;
+	RETURN (SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name IN ('CacheMemoryContext', 'idem table', 'idem domain'));
+END $$;
+CREATE FUNCTION pg_temp.make_constraints(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1..n LOOP
+		CREATE TEMP TABLE regress_made (id int PRIMARY KEY);
+		DROP TABLE regress_made;
+		PERFORM idem_create_order('direct', 'made-' || n || '-' || i, 100, 'CNY');
+	END LOOP;
+END $$;
+SELECT pg_temp.make_constraints(10);
+SELECT pg_temp.kept() AS before \gset
+SELECT pg_temp.make_constraints(300);
+SELECT pg_temp.kept() - :before < 300000 AS few;
 
 --
 -- A table that moves, or changes its name's bearer, is found

@@ -123,7 +123,17 @@ CREATE FUNCTION pg_temp.regress_few(n bigint) RETURNS boolean LANGUAGE sql IMMUT
 ALTER TABLE idem_receipt ADD CONSTRAINT regress_check CHECK (pg_temp.regress_few(refunded)) NOT VALID;
 SELECT outcome FROM idem_settle_refund('change_1', 'R2', 'succeeded');
 ROLLBACK;
+BEGIN;
+SET LOCAL client_min_messages = error;
+ALTER TABLE idem_refund REPLICA IDENTITY NOTHING;
+CREATE PUBLICATION regress_refunds FOR TABLE idem_refund;
+SELECT outcome FROM idem_settle_refund('change_1', 'R2', 'succeeded');
+ROLLBACK;
 \set VERBOSITY default
+BEGIN;
+ALTER DOMAIN idem_money ADD CONSTRAINT regress_money CHECK (VALUE OPERATOR(pg_catalog.<>) ALL ('{10,100}'::bigint[])) NOT VALID;
+SELECT outcome FROM idem_settle_refund('change_1', 'R2', 'succeeded');
+ROLLBACK;
 BEGIN;
 CREATE RULE regress_rule AS ON UPDATE TO idem_campaign_user DO ALSO NOTIFY regress_rule;
 SELECT outcome FROM idem_grant_entitlement('change_1', 'g3', 'u', 'coupon', 1, campaign => 'spring');
