@@ -41,7 +41,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/xid8.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -92,7 +91,8 @@ typedef struct KnownRing
 {
 	Oid			nspoid;
 	Oid			relid;			/* of idem_outbox_ring */
-	bool		valid;
+	bool		loaded;			/* false: never read, or the reading failed */
+	bool		stale;			/* changed since the last reading began */
 	int			current;
 } KnownRing;
 
@@ -109,7 +109,7 @@ doubt_rings(Datum arg pg_attribute_unused(), Oid relid)
 		KnownRing  *ring = lfirst(cell);
 
 		if (relid == InvalidOid || relid == ring->relid)
-			ring->valid = false;
+			ring->stale = true;
 	}
 }
 
@@ -144,11 +144,13 @@ log_current_slice(const IdemHouse *house)
 {
 	KnownRing  *ring = known_ring(house);
 
-	if (ring->valid)
+	if (ring->loaded && !ring->stale)
 		return ring->current;
-	ring->relid = get_relname_relid("idem_outbox_ring", house->nspoid);
-	ring->valid = true;			/* before the reading: what comes in meanwhile counts */
+	ring->loaded = false;
+	ring->relid = relation_demand(house, "table", "idem_outbox_ring");
+	ring->stale = false;		/* before the reading, not after */
 	ring->current = ring_current(house, "log", NULL) % LOG_SLICES;
+	ring->loaded = true;
 	return ring->current;
 }
 

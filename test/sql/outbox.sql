@@ -76,5 +76,25 @@ SELECT outcome FROM idem_create_order('outbox', 'o5', 100, 'CNY');
 \set VERBOSITY default
 ROLLBACK;
 SELECT count(*) FROM idem_history WHERE tenant_id = 'outbox' AND key = 'o5';
+
+--
+-- A session hears of the ring's next slice, even after an attempt to read the ring that failed
+--
+BEGIN;
+SELECT idem_publish('outbox', 'a', '1', 'ring.before', '{}') IS NOT NULL AS published;
+ALTER TABLE idem_outbox_ring RENAME TO regress_ring;
+SAVEPOINT here;
+\set VERBOSITY sqlstate
+SELECT idem_publish('outbox', 'a', '1', 'ring.away', '{}');
+\set VERBOSITY default
+ROLLBACK TO here;
+ALTER TABLE regress_ring RENAME TO idem_outbox_ring;
+INSERT INTO idem_outbox_ring (ring, place, since) SELECT 'log', (slice + 2) % 4, clock_timestamp()
+	FROM idem_outbox WHERE tenant_id = 'outbox' AND type = 'ring.before'
+	ON CONFLICT (ring, place) DO UPDATE SET since = excluded.since;
+SELECT idem_publish('outbox', 'a', '1', 'ring.after', '{}') IS NOT NULL AS published;
+SELECT (max(slice) FILTER (WHERE type = 'ring.after') - max(slice) FILTER (WHERE type = 'ring.before') + 4) % 4 AS further
+FROM idem_outbox WHERE tenant_id = 'outbox' AND type LIKE 'ring.%';
+ROLLBACK;
 RESET timezone;
 RESET idem.actor;
