@@ -4,8 +4,9 @@
  *
  * Nothing waits for the sweep: whoever asks for a thing looks at its time
  * himself.  So it may come late, and must never stand in the way.  It takes
- * rows by an index that begins with the time from which they may go, leaves out what somebody has locked, and stops after max_rows of a kind; what
- * is left is for the next call.
+ * rows by an index that begins with the time from which they may go, leaves out
+ * what somebody has locked, and stops after max_rows of a kind; what is left is
+ * for the next call.
  *
  * The statements are kept plans made while tables were empty, where the planner
  * thinks little of an index.  It is left no other way: no sort, no bitmap, no
