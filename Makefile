@@ -37,7 +37,7 @@ endif
 # The suites, in the order in which they run.  Who adds a file adds its name:
 # test/t/000_house.pl compares.
 REGRESS = catalog access errors machine define outbox direct direct_change key order payment_create payment_batch token payment_life confirm receipt review anomaly refund refund_settle dispute brake channel notification adapter refund_sum campaign entitlement hook request lease stuck attach move bypass subscription inbox verify drop_guard
-ISOLATION = line_race create_race request_key_race token_race order_race close_race confirm_race review_race cancel_race refund_race refund_find_race dispute_race refund_sum_race brake_race anomaly_race access_race machine_race notification_race define_race attach_race request_race lease_race entitlement_race hook_race subscription_race
+ISOLATION = call_race line_race create_race request_key_race token_race order_race close_race confirm_race review_race cancel_race refund_race refund_find_race dispute_race refund_sum_race brake_race anomaly_race access_race machine_race notification_race define_race attach_race request_race lease_race entitlement_race hook_race subscription_race
 
 # Debian's packages of 13 have no isolation tester.
 SPECS := $(ISOLATION)

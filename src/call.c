@@ -63,6 +63,7 @@ forget_functions(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unuse
 			hashvalue != GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function->oid)))
 			continue;
 		function->valid = false;
+		function->changed = true;
 		stale = true;
 	}
 }
@@ -223,13 +224,14 @@ read_arguments(IdemFunction *function, HeapTuple proc)
 	char	  **names;
 	char	   *modes;
 	int			nall = get_func_arg_info(proc, &types, &names, &modes);
+	int			nargs = ((Form_pg_proc) GETSTRUCT(proc))->pronargs;
+	char	  **argnames = palloc(sizeof(char *) * Max(nargs, 1));
 
-	function->nargs = ((Form_pg_proc) GETSTRUCT(proc))->pronargs;
-	function->argnames = palloc0(sizeof(char *) * Max(function->nargs, 1));
-	for (int i = 0; i < function->nargs; i++)
-		function->argnames[i] = pstrdup(names != NULL && i < nall ? names[i] : "?");
-	function->takes_tenant = function->nargs > 0 &&
-		strcmp(function->argnames[0], "tenant_id") == 0;
+	for (int i = 0; i < nargs; i++)
+		argnames[i] = pstrdup(names != NULL && i < nall ? names[i] : "?");
+	function->nargs = nargs;
+	function->argnames = argnames;
+	function->takes_tenant = nargs > 0 && strcmp(argnames[0], "tenant_id") == 0;
 }
 
 /*
@@ -263,6 +265,7 @@ idem_function(Oid function_oid)
 	/* an invalid entry is left standing for the calls that are still in it */
 	function = hash_search(functions, &function_oid, HASH_ENTER, &found);
 	function->valid = false;
+	function->changed = false;	/* what is read below may bring changes in */
 	function->nargs = 0;
 	function->argnames = NULL;
 	function->result = NULL;
@@ -274,7 +277,7 @@ idem_function(Oid function_oid)
 	function->result = read_result(proc);
 	MemoryContextSwitchTo(old);
 
-	function->valid = true;
+	function->valid = !function->changed;
 	ReleaseSysCache(proc);
 	return function;
 }

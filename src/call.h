@@ -32,6 +32,7 @@ typedef struct IdemFunction
 {
 	Oid			oid;			/* hash key */
 	bool		valid;			/* false: read pg_proc again */
+	bool		changed;		/* since the last reading began */
 	IdemHouse  *house;
 	NameData	name;
 	int			nargs;			/* input arguments */
