@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * idem.h
- *	  What every module needs: SQLSTATEs and settings.
+ *	  What every module needs: SQLSTATEs, classes of locks, and settings.
  *-------------------------------------------------------------------------
  */
 #ifndef IDEM_H
@@ -17,6 +17,14 @@
 #define ERRCODE_IDEM_NOT_FOUND MAKE_SQLSTATE('I', 'D', '0', '0', '6')
 #define ERRCODE_IDEM_PROTECTED MAKE_SQLSTATE('I', 'D', '0', '0', '7')
 #define ERRCODE_IDEM_TENANT_DENIED MAKE_SQLSTATE('I', 'D', '0', '0', '8')
+
+/*
+ * The classes of our advisory locks (locktag_field4): neither those of users, 1
+ * and 2, nor Citus's, 4 to 15.  Names and, by their sequence, numbers share one.
+ */
+#define IDEM_LOCK_NAME 77
+#define IDEM_LOCK_ROW_LINE 78
+#define IDEM_LOCK_TRANSACTION_LINE 79
 
 /* Text keys: 1 to 255 bytes */
 #define IDEM_KEY_BYTES 255

@@ -48,9 +48,6 @@
 
 #define NUMBER_SEQUENCE "idem_number"
 
-/* The class of our advisory locks, as in look.c */
-#define NUMBER_LOCK_CLASS 77
-
 /* What a backend takes at once, and how long its order is fresh */
 #define BLOCK_TICKS 32
 #define BLOCK_AGE_US 1000000
@@ -118,7 +115,7 @@ take_ticks(Oid sequence, int64 n)
 
 	/* a wait for somebody's ALTER SEQUENCE comes before our lock */
 	LockRelationOid(sequence, RowExclusiveLock);
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, sequence, 0, NUMBER_LOCK_CLASS);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, sequence, 0, IDEM_LOCK_NAME);
 	lock_numbers(&tag);
 
 	first = Max(last_tick(sequence) + 1, clock_tick());

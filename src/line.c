@@ -29,13 +29,6 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 
-/*
- * The classes of these advisory locks (locktag_field4): neither those of users,
- * 1 and 2, nor Citus's, 4 to 15, nor that of names, 77.
- */
-#define LINE_CLASS_ROW 78
-#define LINE_CLASS_TRANSACTION 79
-
 /* For no more rows than that does one transaction call */
 #define MAX_ROWS 16
 
@@ -49,7 +42,7 @@ line_for_row(uint64 key)
 	Line		line = {.joined = false};
 
 	SET_LOCKTAG_ADVISORY(line.tag, MyDatabaseId, (uint32) (key >> 32), (uint32) key,
-						 LINE_CLASS_ROW);
+						 IDEM_LOCK_ROW_LINE);
 	return line;
 }
 
@@ -58,7 +51,7 @@ line_for_transaction(TransactionId xid)
 {
 	Line		line = {.joined = false};
 
-	SET_LOCKTAG_ADVISORY(line.tag, MyDatabaseId, 0, xid, LINE_CLASS_TRANSACTION);
+	SET_LOCKTAG_ADVISORY(line.tag, MyDatabaseId, 0, xid, IDEM_LOCK_TRANSACTION_LINE);
 	return line;
 }
 

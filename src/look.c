@@ -49,12 +49,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-/*
- * The class of our advisory locks (locktag_field4): neither those of users, 1
- * and 2, nor Citus's, 4 to 15.
- */
-#define IDEM_LOCK_CLASS 77
-
 
 /* ---------- look ---------- */
 
@@ -645,7 +639,7 @@ name_tag(IdemCall *call, IdemNameKind kind, Datum tenant_id, Datum key)
 							   VARSIZE_ANY_EXHDR(name), hash);
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32), (uint32) hash,
-						 IDEM_LOCK_CLASS);
+						 IDEM_LOCK_NAME);
 	return tag;
 }
 
