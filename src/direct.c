@@ -635,6 +635,7 @@ open_for_row(OpenTable *open, const IdemHouse *house, const IdemTable *expected,
 static void
 close_after_row(OpenTable *open)
 {
+	heap_freetuple(open->tuple);
 	ExecDropSingleTupleTableSlot(open->slot);
 	direct_close(open);
 }
