@@ -59,8 +59,7 @@ forget_functions(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unuse
 	hash_seq_init(&scan, functions);
 	while ((function = hash_seq_search(&scan)) != NULL)
 	{
-		if (hashvalue != 0 &&
-			hashvalue != GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function->oid)))
+		if (hashvalue != 0 && hashvalue != function->hashvalue)
 			continue;
 		function->valid = false;
 		function->changed = true;
@@ -79,8 +78,7 @@ doubt_houses(Datum arg pg_attribute_unused(), int cacheid pg_attribute_unused(),
 	hash_seq_init(&scan, houses);
 	while ((house = hash_seq_search(&scan)) != NULL)
 	{
-		if (hashvalue != 0 &&
-			hashvalue != GetSysCacheHashValue1(NAMESPACEOID, ObjectIdGetDatum(house->nspoid)))
+		if (hashvalue != 0 && hashvalue != house->hashvalue)
 			continue;
 		house->checked = false;
 		stale = true;
@@ -183,11 +181,13 @@ name_house(IdemHouse *house)
 static IdemHouse *
 find_house(Oid nspoid, Oid owner)
 {
+	uint32		hashvalue = GetSysCacheHashValue1(NAMESPACEOID, ObjectIdGetDatum(nspoid));
 	bool		found;
 	IdemHouse  *house = hash_search(houses, &nspoid, HASH_ENTER, &found);
 
 	if (!found)
 	{
+		house->hashvalue = hashvalue;
 		house->checked = false;
 		house->schema = NULL;
 		house->plans = NULL;
@@ -269,6 +269,7 @@ idem_function(Oid function_oid)
 	function->nargs = 0;
 	function->argnames = NULL;
 	function->result = NULL;
+	function->hashvalue = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function_oid));
 	function->name = form->proname;
 	function->house = find_house(form->pronamespace, form->proowner);
 

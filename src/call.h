@@ -20,6 +20,7 @@
 typedef struct IdemHouse
 {
 	Oid			nspoid;			/* hash key */
+	uint32		hashvalue;		/* of the schema's row in the syscache */
 	Oid			owner;			/* owner of the functions */
 	char	   *schema;			/* the schema's name, quoted */
 	bool		checked;		/* name and owner known to be current */
@@ -31,6 +32,7 @@ typedef struct IdemHouse
 typedef struct IdemFunction
 {
 	Oid			oid;			/* hash key */
+	uint32		hashvalue;		/* of its row in the syscache */
 	bool		valid;			/* false: read pg_proc again */
 	bool		changed;		/* since the last reading began */
 	IdemHouse  *house;
