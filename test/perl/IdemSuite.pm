@@ -48,7 +48,7 @@ sub qualify
 {
 	my ($script, @names) = @_;
 	my $name = '(?:' . join('|', @names) . ')';
-	my $alone = qr/(?<![\w."\$])(?<!TRIGGER )($name)\b/;
+	my $alone = qr/(?<![\w."])(?<!TRIGGER )(?<!RENAME TO )($name)\b/;
 	my $quoted = qr/'(?:[^']|'')*'/;
 
 	$script =~ s{(--[^\n]*|/\*.*?\*/|"(?:[^"]|"")*")|($quoted)|$alone(?!\s*=>)}{

@@ -122,7 +122,7 @@ SELECT outcome FROM idem_create_payment('direct', 'o8', 100, 'CNY', payment_no =
 --
 -- The checks of domains are compiled anew after each constraint that anybody makes, and do not pile up
 --
-CREATE FUNCTION pg_temp.kept() RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION pg_temp.kept() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
 	IF current_setting('server_version_num')::int < 140000 THEN
 		RETURN 0;	-- it does not tell

@@ -80,6 +80,7 @@ SELECT count(*) FROM idem_history WHERE tenant_id = 'outbox' AND key = 'o5';
 --
 -- A session hears of the ring's next slice, even after an attempt to read the ring that failed
 --
+SELECT extnamespace::regnamespace AS house FROM pg_extension WHERE extname = 'idem' \gset
 BEGIN;
 SELECT idem_publish('outbox', 'a', '1', 'ring.before', '{}') IS NOT NULL AS published;
 ALTER TABLE idem_outbox_ring RENAME TO regress_ring;
@@ -88,7 +89,7 @@ SAVEPOINT here;
 SELECT idem_publish('outbox', 'a', '1', 'ring.away', '{}');
 \set VERBOSITY default
 ROLLBACK TO here;
-ALTER TABLE regress_ring RENAME TO idem_outbox_ring;
+ALTER TABLE :house.regress_ring RENAME TO idem_outbox_ring;
 INSERT INTO idem_outbox_ring (ring, place, since) SELECT 'log', (slice + 2) % 4, clock_timestamp()
 	FROM idem_outbox WHERE tenant_id = 'outbox' AND type = 'ring.before'
 	ON CONFLICT (ring, place) DO UPDATE SET since = excluded.since;
